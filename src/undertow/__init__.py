@@ -1,0 +1,1 @@
+"""Undertow writes the backward of a Triton kernel as readable Triton source."""

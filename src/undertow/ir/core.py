@@ -1,0 +1,170 @@
+"""Typed SSA: values, ops, blocks and kernels.
+
+The whole grammar (`printer` writes it, `parser` reads it)::
+
+    kernel  ::= "kernel" NAME "(" param,* ")" block
+    param   ::= %NAME ":" type loc?
+    block   ::= "{" op* "}"
+    op      ::= (value,+ "=")? OPCODE "(" value,* ")" attrs? (":" type,+)? block* loc?
+    attrs   ::= "<" (NAME "=" literal),* ">"
+    type    ::= DTYPE | DTYPE "[" INT,* "]" | "ptr<" DTYPE ">"
+    loc     ::= "@" STRING ":" LINE ":" COLUMN (":" VARIABLE)?
+
+Values compare by identity. An op is built once and never changed; a pass builds new ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from undertow.ir.types import PointerType, TensorType, Type
+
+Attr: TypeAlias = int | float | bool | str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A place in the user's source, and the variable being assigned there.
+
+    `line` and `column` count from 1; line 0 means that the place is unknown.
+    """
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    name: str = ""
+
+    @property
+    def known(self) -> bool:
+        return self.line > 0
+
+
+UNKNOWN = Loc()
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """A parameter of a kernel, or one result of an op."""
+
+    type: Type
+    name: str = ""
+    op: Op | None = field(default=None, repr=False)
+    index: int = 0
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type of a value that is known to be no pointer."""
+        assert isinstance(self.type, TensorType), self
+        return self.type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor_type.shape
+
+    @property
+    def is_float(self) -> bool:
+        return isinstance(self.type, TensorType) and self.type.dtype.is_float
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """A sequence of ops. The block of an `if` ends in `yield`."""
+
+    ops: list[Op] = field(default_factory=lambda: list[Op]())
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """One operation: an opcode of `ops.OPS` applied to operands."""
+
+    opcode: str
+    operands: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
+    attrs: Mapping[str, Attr] = field(default_factory=lambda: dict[str, Attr]())
+    regions: tuple[Block, ...] = ()
+    loc: Loc = UNKNOWN
+
+    def __post_init__(self) -> None:
+        for index, result in enumerate(self.results):
+            result.op, result.index = self, index
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    def int_attr(self, name: str) -> int:
+        value = self.attrs[name]
+        assert isinstance(value, int)
+        return value
+
+    def str_attr(self, name: str) -> str:
+        value = self.attrs[name]
+        assert isinstance(value, str)
+        return value
+
+    def tuple_attr(self, name: str) -> tuple[int, ...]:
+        value = self.attrs[name]
+        assert isinstance(value, tuple)
+        return value
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """A kernel: parameters in the user's order, and a body.
+
+    `params` holds what is passed at run time; `constexprs` what was fixed at capture.
+    """
+
+    name: str
+    params: tuple[Value, ...]
+    body: Block
+    loc: Loc = UNKNOWN
+    constexprs: Mapping[str, object] = field(default_factory=lambda: dict[str, object]())
+
+    @property
+    def pointers(self) -> tuple[Value, ...]:
+        return tuple(p for p in self.params if isinstance(p.type, PointerType))
+
+    def param(self, name: str) -> Value:
+        """The parameter called `name`; KeyError if there is none."""
+        for value in self.params:
+            if value.name == name:
+                return value
+        raise KeyError(name)
+
+
+def walk(block: Block) -> Iterator[Op]:
+    """Every op of `block` and of the blocks inside it, outer ops first."""
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            yield from walk(region)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The operands of a memory op by role.
+
+    The address is `base` plus the sum of `offsets`, in elements, summed in 64 bits; each
+    offset has the access's shape, or is a scalar.
+    """
+
+    base: Value
+    offsets: tuple[Value, ...]
+    value: Value | None
+    mask: Value | None
+    other: Value | None
+
+    @staticmethod
+    def of(op: Op) -> Access:
+        """Splits the operands of a `load`, `store` or `atomic_add`."""
+        rest = list(op.operands)
+        base = rest.pop(0)
+        value = None if op.opcode == "load" else rest.pop(0)
+        mask = rest.pop(0) if op.attrs.get("mask") else None
+        other = rest.pop(0) if op.attrs.get("other") else None
+        return Access(base, tuple(rest), value, mask, other)

@@ -1,0 +1,233 @@
+"""Checks that a kernel is valid IR: every pass takes valid IR and gives valid IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from undertow.errors import IRError
+from undertow.ir.core import Access, Block, Kernel, Op, Value
+from undertow.ir.ops import FLOAT_PREDICATES, INT_PREDICATES, OPS, REDUCTIONS, OpDef
+from undertow.ir.types import I1, I32, PointerType, TensorType, Type
+
+
+def verify(kernel: Kernel) -> Kernel:
+    """`kernel` itself if it is valid; IRError naming the first faulty op if not."""
+    names = [p.name for p in kernel.params]
+    if len(set(names)) != len(names) or not all(names):
+        raise IRError(f"parameters of `{kernel.name}` need distinct names, got {names}")
+    _Verifier(kernel).block(kernel.body, set(kernel.params))
+    return kernel
+
+
+class _Verifier:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def block(self, block: Block, outer: set[Value], yields: Sequence[Type] | None = None) -> None:
+        seen = set(outer)
+        for position, op in enumerate(block.ops):
+            last = position == len(block.ops) - 1
+            if (op.opcode == "yield") != (yields is not None and last):
+                self.fail(op, "`yield` must end a nested block, and stand nowhere else")
+            self.op(op, seen)
+            for region in op.regions:
+                self.block(region, seen, [r.type for r in op.results])
+            seen.update(op.results)
+        if yields is None:
+            return
+        if not block.ops:
+            raise IRError(f"a nested block of `{self.kernel.name}` lacks its `yield`")
+        given = [v.type for v in block.ops[-1].operands]
+        if given != list(yields):
+            self.fail(block.ops[-1], f"yields {_types(given)}, the results are {_types(yields)}")
+
+    def op(self, op: Op, seen: set[Value]) -> None:
+        definition = OPS.get(op.opcode)
+        if definition is None:
+            self.fail(op, "unknown opcode")
+        for value in op.operands:
+            if value not in seen:
+                self.fail(op, "an operand is not defined before it")
+        if definition.arity is not None and len(op.operands) != definition.arity:
+            self.fail(op, f"takes {definition.arity} operands, has {len(op.operands)}")
+        if any(r.op is not op or isinstance(r.type, PointerType) for r in op.results):
+            self.fail(op, "a result is a pointer or belongs to another op")
+        if definition.kind != "memory" and any(isinstance(v.type, PointerType) for v in op.operands):
+            self.fail(op, "only memory ops take pointers")
+        self.rule(op, definition)
+
+    def rule(self, op: Op, definition: OpDef) -> None:
+        check = _RULES.get(op.opcode) or (_pointwise if definition.kind == "pointwise" else None)
+        message = check(op, definition) if check else None
+        if message:
+            self.fail(op, message)
+
+    def fail(self, op: Op, message: str) -> NoReturn:
+        operands = _types([v.type for v in op.operands])
+        raise IRError(
+            f"invalid op `{op.opcode}({operands})`: {message}", loc=op.loc, kernel=self.kernel.name
+        )
+
+
+def _types(types: Sequence[Type]) -> str:
+    return ", ".join(map(str, types))
+
+
+# -- rules by opcode: each gives the fault in words, or None ------------------------------------
+
+
+def _pointwise(op: Op, definition: OpDef) -> str | None:
+    types = [v.tensor_type for v in op.operands]
+    if len({t.shape for t in types}) != 1:
+        return "the operands differ in shape"
+    if len(op.results) != 1 or op.result.shape != types[0].shape:
+        return "the result must have the operands' shape"
+    compared = types[1:] if op.opcode == "select" else types
+    if len({t.dtype for t in compared}) != 1:
+        return "the operands differ in dtype"
+    last = types[-1].dtype
+    if definition.domain == "float" and not last.is_float:
+        return "takes floats"
+    if definition.domain == "int" and not last.is_int:
+        return "takes integers"
+    expected = {"same": last, "bool": I1}.get(definition.typing)
+    if expected is not None and op.result.tensor_type.dtype != expected:
+        return f"the result must be {expected}"
+    return None
+
+
+def _cmp(op: Op, definition: OpDef) -> str | None:
+    is_float = op.operands[0].tensor_type.dtype.is_float
+    known = FLOAT_PREDICATES if is_float else INT_PREDICATES
+    if op.attrs.get("predicate") not in known:
+        return f"unknown predicate {op.attrs.get('predicate')!r}"
+    return _pointwise(op, definition)
+
+
+def _select(op: Op, definition: OpDef) -> str | None:
+    if op.operands[0].tensor_type.dtype != I1:
+        return "the condition must be i1"
+    return _pointwise(op, definition)
+
+
+def _bitcast(op: Op, definition: OpDef) -> str | None:
+    if op.operands[0].tensor_type.dtype.bits != op.result.tensor_type.dtype.bits:
+        return "the widths differ"
+    return _pointwise(op, definition)
+
+
+def _const(op: Op, _: OpDef) -> str | None:
+    value, dtype = op.attrs.get("value"), op.result.tensor_type.dtype
+    expected = float if dtype.is_float else bool if dtype == I1 else int
+    return None if type(value) is expected else f"value {value!r} is no {expected.__name__}"
+
+
+def _range(op: Op, _: OpDef) -> str | None:
+    extent = op.int_attr("end") - op.int_attr("start")
+    return None if op.result.type == TensorType(I32, (extent,)) else "the type must be i32[end - start]"
+
+
+def _program(op: Op, _: OpDef) -> str | None:
+    ok = op.attrs.get("axis") in (0, 1, 2) and op.result.type == TensorType(I32)
+    return None if ok else "needs an axis in 0..2 and type i32"
+
+
+def _broadcast(op: Op, _: OpDef) -> str | None:
+    source, target = op.operands[0].tensor_type, op.result.tensor_type
+    fits = source.rank == 0 or (
+        source.rank == target.rank
+        and all(a in (1, b) for a, b in zip(source.shape, target.shape, strict=True))
+    )
+    return None if fits and source.dtype == target.dtype else f"cannot give {target}"
+
+
+def _expand_dims(op: Op, _: OpDef) -> str | None:
+    source, axis = op.operands[0].tensor_type, op.int_attr("axis")
+    shape = (*source.shape[:axis], 1, *source.shape[axis:])
+    ok = 0 <= axis <= source.rank and op.result.type == source.with_shape(shape)
+    return None if ok else "the result must have one more axis, of extent 1"
+
+
+def _reshape(op: Op, _: OpDef) -> str | None:
+    source, target = op.operands[0].tensor_type, op.result.tensor_type
+    ok = source.size == target.size and source.dtype == target.dtype
+    return None if ok else "the number of elements and the dtype must stay"
+
+
+def _transpose(op: Op, _: OpDef) -> str | None:
+    source, order = op.operands[0].tensor_type, op.tuple_attr("order")
+    if sorted(order) != list(range(source.rank)):
+        return f"{order} is no permutation of the axes"
+    shape = tuple(source.shape[axis] for axis in order)
+    return None if op.result.type == source.with_shape(shape) else "the shape must be permuted"
+
+
+def _join(op: Op, _: OpDef) -> str | None:
+    a, b = (v.tensor_type for v in op.operands)
+    ok = a == b and op.result.type == a.with_shape((*a.shape, 2))
+    return None if ok else "joins two equal types along a new last axis"
+
+
+def _split(op: Op, _: OpDef) -> str | None:
+    source = op.operands[0].tensor_type
+    half = source.with_shape(source.shape[:-1])
+    ok = source.shape[-1:] == (2,) and [r.type for r in op.results] == [half, half]
+    return None if ok else "takes a last axis of extent 2 apart"
+
+
+def _reduce(op: Op, _: OpDef) -> str | None:
+    source, axis, kind = op.operands[0].tensor_type, op.int_attr("axis"), op.str_attr("kind")
+    if kind not in REDUCTIONS:
+        return f"unknown kind {kind!r}"
+    if not 0 <= axis < source.rank:
+        return f"axis {axis} is out of range"
+    dtype = I32 if kind.startswith("arg") else source.dtype
+    shape = (*source.shape[:axis], *source.shape[axis + 1 :])
+    return None if op.result.type == TensorType(dtype, shape) else "the result has the wrong type"
+
+
+def _memory(op: Op, _: OpDef) -> str | None:
+    access = Access.of(op)
+    if not isinstance(access.base.type, PointerType):
+        return "the first operand must be a pointer"
+    value = op.result if op.opcode == "load" else access.value
+    assert value is not None
+    if value.tensor_type.dtype != access.base.type.element:
+        return "the value must have the pointer's element type"
+    for offset in access.offsets:
+        if not offset.tensor_type.dtype.is_int or offset.shape not in ((), value.shape):
+            return "an offset must be integers of the access's shape, or a scalar"
+    if access.mask is not None and access.mask.type != value.tensor_type.with_dtype(I1):
+        return "the mask must be i1 of the access's shape"
+    if access.other is not None and access.other.type != value.type:
+        return "`other` must have the loaded type"
+    return None
+
+
+def _if(op: Op, _: OpDef) -> str | None:
+    ok = len(op.regions) == 2 and op.operands[0].type == TensorType(I1)
+    return None if ok else "takes a scalar i1 and two blocks"
+
+
+_RULES: dict[str, Callable[[Op, OpDef], str | None]] = {
+    "cmp": _cmp,
+    "select": _select,
+    "cast": lambda op, d: _pointwise(op, d),
+    "bitcast": _bitcast,
+    "const": _const,
+    "range": _range,
+    "program_id": _program,
+    "num_programs": _program,
+    "broadcast": _broadcast,
+    "expand_dims": _expand_dims,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "join": _join,
+    "split": _split,
+    "reduce": _reduce,
+    "load": _memory,
+    "store": _memory,
+    "atomic_add": _memory,
+    "if": _if,
+}
