@@ -28,7 +28,7 @@ format: $(VENV)/.check
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.check
-	$(BIN)/sphinx-build -q -W -n --keep-going -b html docs docs/_build/html
+	$(BIN)/sphinx-build -q -E -W -n --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 fuzz: $(VENV)/.test

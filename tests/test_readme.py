@@ -1,0 +1,164 @@
+"""README.md is true: every fenced block is run or compared.
+
+* ```` ```python ```` blocks run in order as one module, on CPU tensors. With
+  `file=norms.py` after the language the block is also written to that file, where the
+  commands find it.
+* ```` ```python golden=name ```` is not run: it equals `tests/golden/name.py`.
+* ```` ```console ```` runs each `$ undertow …` line and compares what it prints with
+  the lines below it. A command with nothing below it, last in its block, prints the
+  golden block that follows. `$ make x` names a target of the Makefile; `$ pip install
+  undertow` and `$ git clone …` are taken as they are. Nothing else may stand there.
+* No other language is allowed, so nothing goes untested.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    options: dict[str, str]
+    text: str
+    line: int
+    """The README's line on which `text` starts."""
+
+
+@dataclass(frozen=True)
+class Command:
+    words: list[str]
+    printed: str
+    line: int
+
+
+def blocks(text: str) -> list[Block]:
+    found = list[Block]()
+    for match in FENCE.finditer(text):
+        language, *options = match[1].split() or [""]
+        line = text.count("\n", 0, match.start(2)) + 1
+        pairs = dict(option.split("=", 1) for option in options)
+        found.append(Block(language, pairs, match[2], line))
+    assert text.count("\n```") == 2 * len(found), "a fence is open or indented"
+    return found
+
+
+def commands(found: list[Block]) -> Iterator[Command]:
+    for block, after in pairwise([*found, Block("", {}, "", 0)]):
+        if block.language != "console":
+            continue
+        parts = re.split(r"^\$ (.*)\n", block.text, flags=re.MULTILINE)
+        assert not parts[0], f"README.md:{block.line}: a console block starts with `$`"
+        line = block.line
+        if "golden" in after.options:
+            parts[-1] = parts[-1] or after.text
+        for typed, printed in zip(parts[1::2], parts[2::2], strict=True):
+            yield Command(shlex.split(typed, comments=True), printed, line)
+            line += 1 + printed.count("\n")
+
+
+def module_text(found: list[Block]) -> str:
+    """The Python blocks, each on the lines on which it stands in the README."""
+    lines = list[str]()
+    for block in found:
+        if block.language == "python" and "golden" not in block.options:
+            lines += [""] * (block.line - 1 - len(lines))
+            lines += block.text.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def undertow(words: list[str], cwd: Path) -> str:
+    """What `undertow …` prints, as in a terminal 88 columns wide without colours."""
+    environment = os.environ | {
+        "COLUMNS": "88",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "UNDERTOW_CACHE_DIR": str(cwd / ".cache"),
+    }
+    program = str(Path(sys.executable).with_name("undertow"))
+    done = subprocess.run(
+        [program, *words],
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return tidy(done.stdout)
+
+
+def tidy(text: str) -> str:
+    return "".join(line.rstrip() + "\n" for line in text.strip("\n").splitlines())
+
+
+BLOCKS = blocks(README.read_text())
+
+
+def test_every_block_is_of_a_tested_kind() -> None:
+    for block in BLOCKS:
+        assert block.language in {"python", "console"}, f"README.md:{block.line}"
+        assert set(block.options) <= {"file", "golden"}, f"README.md:{block.line}"
+
+
+def test_the_first_screen_is_short() -> None:
+    lead = README.read_text().split("```")[0]
+    prose = [
+        part for part in lead.split("\n") if not part.startswith(("#", "[![", "<"))
+    ]
+    assert len(" ".join(prose).split()) <= 60
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)", README.read_text()):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_python_blocks_run(tmp_path: Path) -> None:
+    text = module_text(BLOCKS)
+    if text.strip():
+        path = tmp_path / "readme.py"
+        path.write_text(text)
+        runpy.run_path(str(path))
+
+
+def test_golden_blocks_are_the_golden_files() -> None:
+    for block in BLOCKS:
+        if name := block.options.get("golden"):
+            path = ROOT / "tests" / "golden" / f"{name}.py"
+            assert block.text == path.read_text(), f"README.md:{block.line}"
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(c, id=shlex.join(c.words)) for c in commands(BLOCKS)]
+)
+def test_commands_print_what_is_shown(command: Command, tmp_path: Path) -> None:
+    where = f"README.md:{command.line}"
+    match command.words:
+        case ["undertow", *words]:
+            for block in BLOCKS:
+                if "file" in block.options:
+                    (tmp_path / block.options["file"]).write_text(block.text)
+            assert undertow(words, tmp_path) == tidy(command.printed), where
+        case ["make", target]:
+            assert not command.printed, f"{where}: make's output is not compared"
+            makefile = (ROOT / "Makefile").read_text()
+            assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), where
+        case ["pip", "install", "undertow"] | ["git", "clone", *_] | ["cd", "undertow"]:
+            assert not command.printed, f"{where}: its output is not compared"
+        case _:
+            pytest.fail(f"{where}: `{shlex.join(command.words)}` is not tested")
