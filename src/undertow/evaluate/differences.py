@@ -1,0 +1,123 @@
+"""Central differences in float64, and how closely results of each dtype are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from undertow.evaluate.compiler import compile_kernel
+from undertow.evaluate.copies import copied
+from undertow.evaluate.launch import Argument
+from undertow.evaluate.program import Program
+from undertow.ir import Kernel
+
+STEP = 6e-6
+"""The cube root of float64's precision: truncation and rounding errors are then alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far from the oracle a result may be: atol + rtol * |expected|, and why."""
+
+    rtol: float
+    atol: float
+    reason: str
+
+
+TOLERANCES: dict[str, Tolerance] = {
+    "f64": Tolerance(1e-9, 1e-10, "both sides are float64; sums may be reordered"),
+    "f32": Tolerance(1e-4, 1e-5, "approximate exp, log and division cost about 2^-21 each"),
+    "f16": Tolerance(4e-3, 2e-3, "rounding to 11 bits, a few times between load and store"),
+    "bf16": Tolerance(3e-2, 1e-2, "rounding to 8 bits, a few times between load and store"),
+    "f8e4m3": Tolerance(0.15, 0.05, "one rounding to 4 bits"),
+    "f8e5m2": Tolerance(0.3, 0.1, "one rounding to 3 bits"),
+    "difference": Tolerance(1e-6, 1e-7, "central differences lose a third of the digits"),
+}
+"""By the dtype of the tensor compared, for cotangents of order one."""
+
+
+def finite_differences(
+    kernel: Kernel,
+    args: Mapping[str, Argument],
+    grid: tuple[int, ...],
+    wrt: Sequence[str],
+    cotangents: Mapping[str, Tensor],
+    *,
+    step: float = STEP,
+) -> dict[str, Tensor]:
+    """Derivatives of L = sum of <cotangent, output> by each element of each tensor `wrt`.
+
+    Args:
+        kernel: the forward kernel, run twice an element.
+        args: its arguments, left as they are; floats are copied to float64.
+        grid: its grid.
+        wrt: names of pointer parameters of floats.
+        cotangents: for each output parameter a tensor of the output's shape.
+        step: the relative step; it is absolute for elements below one.
+
+    Returns:
+        For each name a contiguous float64 tensor of the argument's shape.
+    """
+    loss = _Loss(compile_kernel(kernel, torch.float64), args, grid, cotangents)
+    results: dict[str, Tensor] = {}
+    for name in wrt:
+        point = loss.point(name)
+        gradient = torch.zeros(point.shape, dtype=torch.float64, device=point.device)
+        for index in _indices(point.shape):
+            h = step * max(1.0, abs(float(point[index])))
+            direction = torch.zeros_like(gradient)
+            direction[index] = 1.0
+            gradient[index] = loss.slope({name: direction}, h)
+        results[name] = gradient
+    return results
+
+
+def directional_difference(
+    kernel: Kernel,
+    args: Mapping[str, Argument],
+    grid: tuple[int, ...],
+    directions: Mapping[str, Tensor],
+    cotangents: Mapping[str, Tensor],
+    *,
+    step: float = STEP,
+) -> float:
+    """The derivative of L = sum of <cotangent, output> along `directions`, in two runs."""
+    loss = _Loss(compile_kernel(kernel, torch.float64), args, grid, cotangents)
+    return loss.slope(directions, step)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    program: Program
+    args: Mapping[str, Argument]
+    grid: tuple[int, ...]
+    cotangents: Mapping[str, Tensor]
+
+    def point(self, name: str) -> Tensor:
+        argument = self.args[name]
+        assert isinstance(argument, Tensor) and argument.is_floating_point(), name
+        return argument.detach()
+
+    def slope(self, directions: Mapping[str, Tensor], h: float) -> float:
+        return (self.at(directions, h) - self.at(directions, -h)) / (2 * h)
+
+    def at(self, directions: Mapping[str, Tensor], h: float) -> float:
+        args = copied(self.args, torch.float64)
+        for name, direction in directions.items():
+            moved = args[name]
+            assert isinstance(moved, Tensor)
+            moved.add_(direction, alpha=h)
+        self.program(args, self.grid)
+        total = 0.0
+        for name, cotangent in self.cotangents.items():
+            output = args[name]
+            assert isinstance(output, Tensor)
+            total += float((output * cotangent.to(torch.float64)).sum())
+        return total
+
+
+def _indices(shape: torch.Size) -> Iterator[tuple[int, ...]]:
+    yield from (tuple(index) for index in torch.ones(shape).nonzero().tolist())

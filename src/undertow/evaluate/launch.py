@@ -1,0 +1,198 @@
+"""A launch: arguments bound to parameters, and the programs being executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from undertow.errors import LaunchError
+from undertow.evaluate.dtypes import torch_dtype, wrapped
+from undertow.evaluate.trace import Trace
+from undertow.ir import DType, Kernel, PointerType, Value
+
+EMPTY = torch.empty(0)
+"""Stands where there is no value."""
+
+Argument = Tensor | int | float | bool
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """What undefined lanes of a load hold; `only` limits it to one load (by number)."""
+
+    number: float = float("nan")
+    integer: int = 0x5BD1E995
+    only: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """What a pointer can reach: the elements of a tensor from its first to its last."""
+
+    tensor: Tensor
+    flat: Tensor
+
+    @property
+    def extent(self) -> int:
+        return self.flat.shape[0]
+
+
+@dataclass(slots=True)
+class Launch:
+    """A chunk of programs under execution.
+
+    `active` says which of them take part (None: all), as a tensor of one bool a program.
+    """
+
+    kernel: Kernel
+    grid: Grid
+    start: int
+    count: int
+    device: torch.device
+    buffers: Mapping[str, Buffer]
+    poison: Poison | None = None
+    trace: Trace | None = None
+    active: Tensor | None = field(default=None)
+
+    def program_id(self, axis: int) -> Tensor:
+        return _program_id(self.grid, axis, self.start, self.count, self.device)
+
+
+@lru_cache(maxsize=256)
+def _program_id(
+    grid: Grid, axis: int, start: int, count: int, device: torch.device
+) -> Tensor:
+    if grid[axis] == 1:
+        return torch.zeros(1, dtype=torch.int32, device=device)
+    linear = torch.arange(start, start + count, device=device)
+    for extent in grid[:axis]:
+        linear = linear.div(extent, rounding_mode="floor")
+    return (linear % grid[axis]).to(torch.int32)
+
+
+def coordinates(program: int, grid: Grid) -> Grid:
+    """The program ids of a program's number; x counts fastest."""
+    x, rest = program % grid[0], program // grid[0]
+    return x, rest % grid[1], rest // grid[1]
+
+
+def full_grid(grid: tuple[int, ...], kernel: Kernel) -> Grid:
+    """`grid` with three extents; LaunchError if it is not one to three integers."""
+    extents = tuple(int(extent) for extent in grid)
+    if not 1 <= len(extents) <= 3 or min(extents) < 0:
+        raise LaunchError(
+            f"a grid has one to three extents, got {grid}", kernel=kernel.name
+        )
+    x, y, z = (*extents, 1, 1)[:3]
+    return x, y, z
+
+
+# -- arguments -------------------------------------------------------------------------------
+
+
+def bind(
+    kernel: Kernel, args: Mapping[str, Argument], float_dtype: torch.dtype | None
+) -> tuple[torch.device, dict[str, Buffer], list[Tensor]]:
+    """The device, a buffer for each pointer, and a tensor for each other parameter.
+
+    Raises:
+        LaunchError: an argument is missing, unknown, or does not fit its parameter.
+    """
+    names = [p.name for p in kernel.params]
+    if len(args) != len(names) or any(name not in args for name in names):
+        _refuse_names(kernel, set(names), set(args))
+    devices = {a.device for a in args.values() if isinstance(a, Tensor)}
+    if len(devices) > 1:
+        listed = ", ".join(sorted(map(str, devices)))
+        raise LaunchError(f"the arguments are on several devices: {listed}", kernel=kernel.name)
+    device = next(iter(devices), torch.device("cpu"))
+    buffers: dict[str, Buffer] = {}
+    scalars: list[Tensor] = []
+    for param in kernel.params:
+        argument = args[param.name]
+        if isinstance(param.type, PointerType):
+            buffers[param.name] = _buffer(kernel, param, argument, float_dtype)
+            scalars.append(EMPTY)
+        else:
+            scalars.append(_scalar(kernel, param, argument, float_dtype, device))
+    return device, buffers, scalars
+
+
+def _refuse_names(kernel: Kernel, names: set[str], given: set[str]) -> None:
+    missing = ", ".join(f"`{n}`" for n in sorted(names - given))
+    extra = ", ".join(f"`{n}`" for n in sorted(given - names))
+    fact = f"arguments are missing: {missing}" if missing else f"unknown arguments: {extra}"
+    raise LaunchError(fact, kernel=kernel.name)
+
+
+def extent(tensor: Tensor) -> int:
+    """Elements from the first to the last one that `tensor` reaches in its storage."""
+    if tensor.numel() == 0:
+        return 0
+    if tensor.is_contiguous():
+        return tensor.numel()
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in pairs)
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """The reach of `tensor` as a vector that shares its memory."""
+    return tensor.as_strided((extent(tensor),), (1,))
+
+
+def _buffer(
+    kernel: Kernel, param: Value, argument: Argument, float_dtype: torch.dtype | None
+) -> Buffer:
+    assert isinstance(param.type, PointerType)
+    element = param.type.element
+    if not isinstance(argument, Tensor):
+        raise LaunchError(
+            f"`{param.name}` is a pointer, got {type(argument).__name__}", kernel=kernel.name
+        )
+    held, wanted = argument.dtype, torch_dtype(element, None)
+    if element.is_float and held.is_floating_point:
+        fits = held == wanted or float_dtype is not None
+    else:  # torch.uint8 and torch.bool tensors are read as the bits they are
+        fits = element.is_int and _is_integer(held) and held.itemsize == wanted.itemsize
+    if not fits:
+        raise LaunchError(
+            f"`{param.name}` is a pointer to {element}, got a tensor of {held}",
+            kernel=kernel.name,
+        )
+    elements = flat(argument)
+    if element.is_int and held != wanted:
+        elements = elements.view(wanted)
+    return Buffer(argument, elements)
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    return not dtype.is_floating_point and not dtype.is_complex
+
+
+def _scalar(
+    kernel: Kernel,
+    param: Value,
+    argument: Argument,
+    float_dtype: torch.dtype | None,
+    device: torch.device,
+) -> Tensor:
+    dtype = param.tensor_type.dtype
+    if isinstance(argument, Tensor) or (dtype.is_int and isinstance(argument, float)):
+        raise LaunchError(
+            f"`{param.name}` is {dtype}, got {type(argument).__name__}", kernel=kernel.name
+        )
+    value = _integer(kernel, param, int(argument), dtype) if dtype.is_int else float(argument)
+    return torch.full((1,), value, dtype=torch_dtype(dtype, float_dtype), device=device)
+
+
+def _integer(kernel: Kernel, param: Value, value: int, dtype: DType) -> int:
+    if dtype.bits == 1:
+        return int(bool(value))
+    if not -(1 << (dtype.bits - 1)) <= value < 1 << dtype.bits:
+        raise LaunchError(f"`{param.name}` is {dtype}, {value} does not fit", kernel=kernel.name)
+    return wrapped(value, dtype.bits)

@@ -1,0 +1,75 @@
+"""A compiled kernel: a list of steps, executed for all programs at once.
+
+Values live in numbered slots. What depends on neither the launch nor memory (constants,
+ranges, and all that is computed from them) is evaluated once for each device and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from undertow.evaluate.launch import EMPTY, Argument, Launch, Poison, bind, full_grid
+from undertow.evaluate.trace import Trace
+from undertow.ir import Kernel
+
+Env = list[Tensor]
+"""The values by slot; a slot holds `EMPTY` before its definition and after its last use."""
+
+Step = Callable[[Env, Launch], None]
+
+LANES = 1 << 20
+"""Lanes of the widest value that are worked on at once: beyond it caches miss."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A compiled kernel."""
+
+    kernel: Kernel
+    float_dtype: torch.dtype | None
+    steps: tuple[Step, ...]
+    fixed: tuple[Step, ...]
+    slots: int
+    widest: int
+    presets: dict[torch.device, Env] = field(default_factory=lambda: dict[torch.device, Env]())
+
+    def __call__(
+        self,
+        args: Mapping[str, Argument],
+        grid: tuple[int, ...],
+        *,
+        poison: Poison | None = None,
+        trace: Trace | None = None,
+        lanes: int = LANES,
+    ) -> None:
+        """Runs every program of `grid`; tensors in `args` are updated in place.
+
+        Raises:
+            LaunchError: the arguments do not fit, or an access is out of bounds.
+        """
+        extents = full_grid(grid, self.kernel)
+        with torch.no_grad():
+            device, buffers, scalars = bind(self.kernel, args, self.float_dtype)
+            total = extents[0] * extents[1] * extents[2]
+            size = max(1, lanes // self.widest)
+            for start in range(0, total, size):
+                count = min(size, total - start)
+                launch = Launch(
+                    self.kernel, extents, start, count, device, buffers, poison, trace
+                )
+                env = self._preset(launch).copy()
+                env[: len(scalars)] = scalars
+                for step in self.steps:
+                    step(env, launch)
+
+    def _preset(self, launch: Launch) -> Env:
+        env = self.presets.get(launch.device)
+        if env is None:
+            env = self.presets[launch.device] = [EMPTY] * self.slots
+            for step in self.fixed:
+                step(env, launch)
+        return env

@@ -1,0 +1,217 @@
+"""What a sanitized run writes down, and what follows from it.
+
+Every access is kept as three vectors (address, program, lane), so races are found by
+sorting after the run and the memory it takes is that of the accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from undertow.ir import Loc
+
+Action = Literal["load", "store", "atomic_add"]
+ACTIONS: dict[str, Action] = {"load": "load", "store": "store", "atomic_add": "atomic_add"}
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two programs, or two lanes of one store, that meet at an element.
+
+    `kind` is "store" where both write and "load" where the second only reads; `count` is
+    the number of elements at which the two accesses do so, the first one is described.
+    """
+
+    param: str
+    kind: Literal["store", "load"]
+    offset: int
+    programs: tuple[int, int]
+    locs: tuple[Loc, Loc]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfBounds:
+    """An access outside its tensor: the first faulty lane, and how many there are."""
+
+    param: str
+    action: Action
+    loc: Loc
+    program: int
+    lane: int
+    offset: int
+    extent: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """A load that leaves lanes undefined; `leaks` if their value changes an output."""
+
+    param: str
+    loc: Loc
+    leaks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a sanitized run found; empty after any other run.
+
+    `unwritten` counts, for each parameter stored to, the elements never written.
+    """
+
+    races: tuple[Race, ...] = ()
+    out_of_bounds: tuple[OutOfBounds, ...] = ()
+    unwritten: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
+    undefined: tuple[Undefined, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing in it is a fault; an unwritten element alone is none."""
+        return not (self.races or self.out_of_bounds or any(u.leaks for u in self.undefined))
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A memory op: its number in the kernel, what it does to which parameter, and where.
+
+    `shape` is the shape of the access.
+    """
+
+    number: int
+    action: Action
+    param: str
+    shape: tuple[int, ...]
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The lanes of one execution of a memory op that touched memory."""
+
+    site: Site
+    address: Tensor
+    program: Tensor
+    lane: Tensor
+
+
+@dataclass(slots=True)
+class Trace:
+    """Collects events while programs run."""
+
+    events: list[Event] = field(default_factory=lambda: list[Event]())
+    out_of_bounds: list[OutOfBounds] = field(default_factory=lambda: list[OutOfBounds]())
+    undefined: dict[int, Site] = field(default_factory=lambda: dict[int, Site]())
+
+
+# -- conclusions -----------------------------------------------------------------------------
+
+
+def races(trace: Trace, tensors: Mapping[str, Tensor]) -> tuple[Race, ...]:
+    """Races among the events; parameters that share a storage are looked at together."""
+    groups: dict[int, list[Event]] = {}
+    for event in trace.events:
+        storage = tensors[event.site.param].untyped_storage().data_ptr()
+        groups.setdefault(storage, []).append(event)
+    return tuple(race for events in groups.values() for race in _races(events, tensors))
+
+
+def _races(events: list[Event], tensors: Mapping[str, Tensor]) -> Iterable[Race]:
+    writes = [e for e in events if e.site.action != "load"]
+    if not writes:
+        return []
+    table = _sorted(writes, tensors)
+    address, program, number = table[0], table[1], table[2]
+    sites = {e.site.number: e.site for e in events}
+    atomic = _atomic(number, sites)
+    same = (address[1:] == address[:-1]) & ~(atomic[1:] & atomic[:-1])
+    meet = same & ((program[1:] != program[:-1]) | (number[1:] == number[:-1]))
+    at = meet.nonzero().flatten()
+    pairs = torch.stack([table[:, at], table[:, at + 1]])
+    found = _described(pairs, "store", sites, tensors)
+    loads = [e for e in events if e.site.action == "load"]
+    return [*found, *_read_races(loads, table, sites, tensors)] if loads else found
+
+
+def _read_races(
+    loads: list[Event], writes: Tensor, sites: dict[int, Site], tensors: Mapping[str, Tensor]
+) -> list[Race]:
+    """Loads of an element that another program writes: its first or its last writer is."""
+    reads = _sorted(loads, tensors)
+    found: list[Tensor] = []
+    last = writes.shape[1] - 1
+    for right in (False, True):
+        at = torch.searchsorted(writes[0].contiguous(), reads[0].contiguous(), right=right)
+        at = (at - 1 if right else at).clamp(0, last)
+        other = writes[:, at]
+        meet = (other[0] == reads[0]) & (other[1] != reads[1])
+        found.append(torch.stack([other[:, meet], reads[:, meet]]))
+    first, second = found
+    return _described(first if first.shape[2] else second, "load", sites, tensors)
+
+
+def _sorted(events: list[Event], tensors: Mapping[str, Tensor]) -> Tensor:
+    """Rows address (in bytes, within the storage), program, number; by address, program."""
+    rows: list[Tensor] = []
+    for event in events:
+        tensor = tensors[event.site.param]
+        address = (event.address + tensor.storage_offset()) * tensor.element_size()
+        number = torch.full_like(address, event.site.number)
+        rows.append(torch.stack([address, event.program, number]))
+    table = torch.cat(rows, dim=1)
+    for row in (2, 1, 0):  # a stable sort by the last key first is lexicographic
+        table = table[:, table[row].argsort(stable=True)]
+    return table
+
+
+def _atomic(number: Tensor, sites: dict[int, Site]) -> Tensor:
+    numbers = [n for n, site in sites.items() if site.action == "atomic_add"]
+    return torch.isin(number, torch.tensor(numbers, dtype=number.dtype, device=number.device))
+
+
+def _described(
+    pairs: Tensor,
+    kind: Literal["store", "load"],
+    sites: dict[int, Site],
+    tensors: Mapping[str, Tensor],
+) -> list[Race]:
+    """One race for each pair of ops in `pairs` (2, 3, n), the lowest address first."""
+    found: list[Race] = []
+    kinds = torch.unique(pairs[:, 2], dim=1) if pairs.shape[2] else pairs[:, 2]
+    for first, second in kinds.T.tolist():
+        mine = pairs[:, :, (pairs[0, 2] == first) & (pairs[1, 2] == second)]
+        site = sites[second]
+        tensor = tensors[site.param]
+        offset = int(mine[0, 0, 0]) // tensor.element_size() - tensor.storage_offset()
+        programs = (int(mine[0, 1, 0]), int(mine[1, 1, 0]))
+        locs = (sites[first].loc, site.loc)
+        count = int(torch.unique(mine[0, 0]).numel())
+        found.append(Race(site.param, kind, offset, programs, locs, count))
+    return found
+
+
+def unwritten(trace: Trace, tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """For each parameter stored to, the elements of its tensor that nothing wrote."""
+    written: dict[str, Tensor] = {}
+    stored: set[str] = set()
+    for event in trace.events:
+        if event.site.action == "load":
+            continue
+        name, tensor = event.site.param, tensors[event.site.param]
+        if name not in written:
+            reach = int(sum((s - 1) * d for s, d in zip(tensor.shape, tensor.stride(), strict=True)))
+            size = reach + 1 if tensor.numel() else 0
+            written[name] = torch.zeros(size, dtype=torch.bool, device=tensor.device)
+        written[name][event.address] = True
+        if event.site.action == "store":
+            stored.add(name)
+    counts: dict[str, int] = {}
+    for name in sorted(stored):
+        view = written[name].as_strided(tensors[name].shape, tensors[name].stride())
+        counts[name] = int((~view).sum())
+    return counts
