@@ -1,0 +1,146 @@
+"""Rows of the lift for `tt.reduce`: which reduction it is, told by its region.
+
+Triton keeps no name: `tl.sum` is a region that adds two elements, `tl.argmax` one that
+compares two pairs. A region is read into an expression tree and compared with the known ones.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn, TypeAlias
+
+from undertow.frontend.context import Lifter, Row
+from undertow.frontend.structure import int_attr
+from undertow.frontend.ttir import MOp
+from undertow.ir import I1, Value
+
+Tree: TypeAlias = "str | tuple[Tree, ...]"
+
+KINDS: dict[str, str] = {
+    "arith.addf": "sum", "arith.addi": "sum", "arith.mulf": "prod", "arith.muli": "prod",
+    "arith.maxnumf": "max", "arith.maximumf": "max", "arith.minnumf": "min", "arith.minimumf": "min",
+    "arith.maxsi": "smax", "arith.maxui": "umax", "arith.minsi": "smin", "arith.minui": "umin",
+    "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
+}  # fmt: skip
+"""Reductions whose region is one op of the two elements."""
+
+_BOOL_KINDS = {"sum": "xor", "prod": "and"}
+"""Arithmetic on one bit wraps around."""
+
+_COMMUTATIVE = frozenset(("arith.andi", "arith.ori", "arith.cmpf oeq", "arith.cmpi eq"))
+
+_GREATER = {
+    "arith.cmpf ogt": ("argmax", "max", "arith.cmpf oeq"),
+    "arith.cmpf olt": ("argmin", "min", "arith.cmpf oeq"),
+    "arith.cmpi sgt": ("argmax", "smax", "arith.cmpi eq"),
+    "arith.cmpi slt": ("argmin", "smin", "arith.cmpi eq"),
+    "arith.cmpi ugt": ("argmax", "umax", "arith.cmpi eq"),
+    "arith.cmpi ult": ("argmin", "umin", "arith.cmpi eq"),
+}
+"""The comparison by which the first of two elements wins: index kind, value kind, tie."""
+
+
+def _reduce(lifter: Lifter, op: MOp) -> None:
+    axis = int_attr(op, "axis")
+    args, trees = _read_region(lifter, op)
+    values = lifter.values(op)
+    if len(values) == 1:
+        kind = _kind(args, trees[0])
+        if kind is None:
+            _refuse_custom(lifter, op)
+        if values[0].tensor_type.dtype == I1:
+            kind = _BOOL_KINDS.get(kind, kind)
+        lifter.bind(op, lifter.builder.reduce(values[0], kind, axis))
+        return
+    kinds = _arg_kinds(args, trees) if len(values) == 2 else None
+    if kinds is None:
+        _refuse_custom(lifter, op)
+    if not _counts_along(values[1], axis):
+        lifter.refuse(
+            op,
+            "a reduction of pairs whose second element is not the position is not supported",
+            why="it selects from the second tensor where the first is extreme",
+            hint="take `tl.argmax`, compare it with the positions, and sum under that mask",
+        )
+    index_kind, value_kind = kinds
+    value = lifter.builder.reduce(values[0], value_kind, axis)
+    lifter.bind(op, value, lifter.builder.reduce(values[0], index_kind, axis))
+
+
+def _refuse_custom(lifter: Lifter, op: MOp) -> NoReturn:
+    lifter.refuse(
+        op,
+        "`tl.reduce` with a custom function is not supported",
+        why="only sum, product, max, min, and, or, xor, argmax and argmin have derivatives",
+        hint="write it with `tl.sum`, `tl.max` and elementwise operations",
+    )
+
+
+def _read_region(lifter: Lifter, op: MOp) -> tuple[tuple[str, ...], list[Tree]]:
+    """The names of the region's arguments, and what it returns as trees over them."""
+    region = op.regions[0]
+    if len(region.blocks) != 1:
+        _refuse_custom(lifter, op)
+    block = region.blocks[0]
+    args = tuple(arg.name for arg in block.args)
+    known: dict[str, Tree] = {name: name for name in args}
+    for inner in block.ops:
+        operands = tuple(known.get(name, "outside") for name in inner.operands)
+        if inner.name == "tt.reduce.return":
+            return args, list(operands)
+        if len(inner.results) != 1:
+            _refuse_custom(lifter, op)
+        head = inner.name
+        if inner.name.startswith("arith.cmp"):
+            head = f"{inner.name} {inner.words[0]}"
+        elif inner.name == "arith.constant":
+            head = f"{inner.name} {inner.body}"
+        if head in _COMMUTATIVE:
+            operands = tuple(sorted(operands, key=repr))
+        known[inner.results[0]] = (head, *operands)
+    _refuse_custom(lifter, op)
+
+
+def _kind(args: tuple[str, ...], tree: Tree) -> str | None:
+    if isinstance(tree, tuple) and len(tree) == 3 and set(tree[1:]) == set(args):
+        return KINDS.get(str(tree[0]))
+    return None
+
+
+def _arg_kinds(args: tuple[str, ...], trees: list[Tree]) -> tuple[str, str] | None:
+    """Kinds of index and value if the region is that of `tl.argmax` or `tl.argmin`."""
+    v1, i1, v2, i2 = args
+    for greater, (index_kind, value_kind, equal) in _GREATER.items():
+        wins: Tree = (greater, v1, v2)
+        tie = _sorted("arith.andi", _sorted(equal, v1, v2), ("arith.cmpi slt", i1, i2))
+        for condition in (wins, _sorted("arith.ori", wins, tie)):
+            if trees == [("arith.select", condition, v1, v2), ("arith.select", condition, i1, i2)]:
+                return index_kind, value_kind
+    return None
+
+
+def _sorted(head: str, *operands: Tree) -> Tree:
+    return (head, *sorted(operands, key=repr))
+
+
+def _counts_along(value: Value, axis: int) -> bool:
+    """Whether `value` is the position along `axis`: a range from 0, broadcast."""
+    extent = value.shape[axis]
+    while value.op is not None and value.op.opcode in ("broadcast", "expand_dims"):
+        if value.op.opcode == "expand_dims":
+            new = value.op.int_attr("axis")
+            if new == axis:
+                return False
+            axis -= new < axis
+        value = value.op.operands[0]
+        if not value.shape:
+            return False
+    if extent == 1:
+        return value.op is not None and value.op.opcode == "const" and not value.op.attrs["value"]
+    return (
+        value.op is not None
+        and value.op.opcode == "range"
+        and value.op.attrs == {"start": 0, "end": extent}
+    )
+
+
+ROWS: dict[str, Row] = {"tt.reduce": _reduce}
