@@ -13,7 +13,9 @@ from undertow.ir.core import UNKNOWN, Access, Attr, Block, Loc, Op, Value
 from undertow.ir.ops import OPS
 from undertow.ir.types import I1, I32, I64, DType, TensorType, Type, scalar
 
-Fold = Callable[["Builder", str, tuple[Value, ...], dict[str, Attr], Type], Value | None]
+Fold = Callable[
+    ["Builder", str, tuple[Value, ...], dict[str, Attr], Type], Value | None
+]
 """Gives an equal, simpler value for an op about to be built, or None."""
 
 Key = tuple[object, ...]
@@ -68,7 +70,9 @@ class Builder:
                 return scope[key]
         results = self.emit(opcode, operands, [type] * count, attrs)
         for position, result in enumerate(results):
-            self._scopes[-1][(*key[:-1], position) if opcode != "const" else key] = result
+            self._scopes[-1][(*key[:-1], position) if opcode != "const" else key] = (
+                result
+            )
         return results[index]
 
     @contextmanager
@@ -102,7 +106,9 @@ class Builder:
         """`value` converted to `dtype`; itself if it has that dtype."""
         if value.tensor_type.dtype == dtype:
             return value
-        return self.pure("cast", (value,), value.tensor_type.with_dtype(dtype), {"signed": signed})
+        return self.pure(
+            "cast", (value,), value.tensor_type.with_dtype(dtype), {"signed": signed}
+        )
 
     # -- structure -------------------------------------------------------------------------
 
@@ -113,7 +119,9 @@ class Builder:
 
     def expand_dims(self, value: Value, axis: int) -> Value:
         shape = (*value.shape[:axis], 1, *value.shape[axis:])
-        return self.pure("expand_dims", (value,), value.tensor_type.with_shape(shape), {"axis": axis})
+        return self.pure(
+            "expand_dims", (value,), value.tensor_type.with_shape(shape), {"axis": axis}
+        )
 
     def reshape(self, value: Value, shape: tuple[int, ...]) -> Value:
         if value.shape == shape:
@@ -125,7 +133,9 @@ class Builder:
         if order == tuple(range(len(order))):
             return value
         shape = tuple(value.shape[axis] for axis in order)
-        return self.pure("transpose", (value,), value.tensor_type.with_shape(shape), {"order": order})
+        return self.pure(
+            "transpose", (value,), value.tensor_type.with_shape(shape), {"order": order}
+        )
 
     def join(self, a: Value, b: Value) -> Value:
         return self.pure("join", (a, b), a.tensor_type.with_shape((*a.shape, 2)))
@@ -156,7 +166,9 @@ class Builder:
         operands, flags = _segments(access)
         self.emit("atomic_add", operands, (), {**flags, **attrs})
 
-    def branch(self, condition: Value, then: Block, otherwise: Block, types: Sequence[Type]) -> tuple[Value, ...]:
+    def branch(
+        self, condition: Value, then: Block, otherwise: Block, types: Sequence[Type]
+    ) -> tuple[Value, ...]:
         """An `if`; both blocks must end in a `yield` of `types`."""
         return self.emit("if", (condition,), types, {}, (then, otherwise))
 

@@ -123,7 +123,9 @@ class Kernel:
     params: tuple[Value, ...]
     body: Block
     loc: Loc = UNKNOWN
-    constexprs: Mapping[str, object] = field(default_factory=lambda: dict[str, object]())
+    constexprs: Mapping[str, object] = field(
+        default_factory=lambda: dict[str, object]()
+    )
 
     @property
     def pointers(self) -> tuple[Value, ...]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["source", "pointwise", "structural", "reduction", "memory", "control", "note"]
+Kind = Literal[
+    "source", "pointwise", "structural", "reduction", "memory", "control", "note"
+]
 Typing = Literal["same", "bool", "explicit"]
 
 

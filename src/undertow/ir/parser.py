@@ -36,7 +36,9 @@ class _Parser:
                 line = text.count("\n", 0, position) + 1
                 raise IRError(f"unreadable text on line {line} of the printed kernel")
             kind = match.lastgroup or ""
-            self.tokens.append((kind, match[kind], text.count("\n", 0, match.end()) + 1))
+            self.tokens.append(
+                (kind, match[kind], text.count("\n", 0, match.end()) + 1)
+            )
             position = match.end()
         self.position = 0
         self.values: dict[str, Value] = {}
@@ -51,7 +53,9 @@ class _Parser:
             raise IRError("the printed kernel ends too early")
         _, text, line = self.tokens[self.position]
         if expected is not None and text != expected:
-            raise IRError(f"line {line} of the printed kernel: expected `{expected}`, got `{text}`")
+            raise IRError(
+                f"line {line} of the printed kernel: expected `{expected}`, got `{text}`"
+            )
         self.position += 1
         return text
 
@@ -94,7 +98,9 @@ class _Parser:
     def operand(self) -> Value:
         name = self.take()
         if name not in self.values:
-            raise IRError(f"`{name}` is used before its definition in the printed kernel")
+            raise IRError(
+                f"`{name}` is used before its definition in the printed kernel"
+            )
         return self.values[name]
 
     def block(self) -> Block:
@@ -124,8 +130,12 @@ class _Parser:
             regions.append(self.block())
             opens = self.accept("{")
         if len(names) != len(types):
-            raise IRError(f"`{opcode}` names {len(names)} results and types {len(types)}")
-        results = [self.define(n, t, loc.name) for n, t in zip(names, types, strict=True)]
+            raise IRError(
+                f"`{opcode}` names {len(names)} results and types {len(types)}"
+            )
+        results = [
+            self.define(n, t, loc.name) for n, t in zip(names, types, strict=True)
+        ]
         return Op(opcode, tuple(operands), tuple(results), attrs, tuple(regions), loc)
 
     def attr(self) -> tuple[str, Attr]:

@@ -24,7 +24,9 @@ class _Verifier:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
-    def block(self, block: Block, outer: set[Value], yields: Sequence[Type] | None = None) -> None:
+    def block(
+        self, block: Block, outer: set[Value], yields: Sequence[Type] | None = None
+    ) -> None:
         seen = set(outer)
         for position, op in enumerate(block.ops):
             last = position == len(block.ops) - 1
@@ -40,7 +42,10 @@ class _Verifier:
             raise IRError(f"a nested block of `{self.kernel.name}` lacks its `yield`")
         given = [v.type for v in block.ops[-1].operands]
         if given != list(yields):
-            self.fail(block.ops[-1], f"yields {_types(given)}, the results are {_types(yields)}")
+            self.fail(
+                block.ops[-1],
+                f"yields {_types(given)}, the results are {_types(yields)}",
+            )
 
     def op(self, op: Op, seen: set[Value]) -> None:
         definition = OPS.get(op.opcode)
@@ -53,12 +58,16 @@ class _Verifier:
             self.fail(op, f"takes {definition.arity} operands, has {len(op.operands)}")
         if any(r.op is not op or isinstance(r.type, PointerType) for r in op.results):
             self.fail(op, "a result is a pointer or belongs to another op")
-        if definition.kind != "memory" and any(isinstance(v.type, PointerType) for v in op.operands):
+        if definition.kind != "memory" and any(
+            isinstance(v.type, PointerType) for v in op.operands
+        ):
             self.fail(op, "only memory ops take pointers")
         self.rule(op, definition)
 
     def rule(self, op: Op, definition: OpDef) -> None:
-        check = _RULES.get(op.opcode) or (_pointwise if definition.kind == "pointwise" else None)
+        check = _RULES.get(op.opcode) or (
+            _pointwise if definition.kind == "pointwise" else None
+        )
         message = check(op, definition) if check else None
         if message:
             self.fail(op, message)
@@ -66,7 +75,9 @@ class _Verifier:
     def fail(self, op: Op, message: str) -> NoReturn:
         operands = _types([v.type for v in op.operands])
         raise IRError(
-            f"invalid op `{op.opcode}({operands})`: {message}", loc=op.loc, kernel=self.kernel.name
+            f"invalid op `{op.opcode}({operands})`: {message}",
+            loc=op.loc,
+            kernel=self.kernel.name,
         )
 
 
@@ -120,12 +131,20 @@ def _bitcast(op: Op, definition: OpDef) -> str | None:
 def _const(op: Op, _: OpDef) -> str | None:
     value, dtype = op.attrs.get("value"), op.result.tensor_type.dtype
     expected = float if dtype.is_float else bool if dtype == I1 else int
-    return None if type(value) is expected else f"value {value!r} is no {expected.__name__}"
+    return (
+        None
+        if type(value) is expected
+        else f"value {value!r} is no {expected.__name__}"
+    )
 
 
 def _range(op: Op, _: OpDef) -> str | None:
     extent = op.int_attr("end") - op.int_attr("start")
-    return None if op.result.type == TensorType(I32, (extent,)) else "the type must be i32[end - start]"
+    return (
+        None
+        if op.result.type == TensorType(I32, (extent,))
+        else "the type must be i32[end - start]"
+    )
 
 
 def _program(op: Op, _: OpDef) -> str | None:
@@ -160,7 +179,11 @@ def _transpose(op: Op, _: OpDef) -> str | None:
     if sorted(order) != list(range(source.rank)):
         return f"{order} is no permutation of the axes"
     shape = tuple(source.shape[axis] for axis in order)
-    return None if op.result.type == source.with_shape(shape) else "the shape must be permuted"
+    return (
+        None
+        if op.result.type == source.with_shape(shape)
+        else "the shape must be permuted"
+    )
 
 
 def _join(op: Op, _: OpDef) -> str | None:
@@ -177,14 +200,22 @@ def _split(op: Op, _: OpDef) -> str | None:
 
 
 def _reduce(op: Op, _: OpDef) -> str | None:
-    source, axis, kind = op.operands[0].tensor_type, op.int_attr("axis"), op.str_attr("kind")
+    source, axis, kind = (
+        op.operands[0].tensor_type,
+        op.int_attr("axis"),
+        op.str_attr("kind"),
+    )
     if kind not in REDUCTIONS:
         return f"unknown kind {kind!r}"
     if not 0 <= axis < source.rank:
         return f"axis {axis} is out of range"
     dtype = I32 if kind.startswith("arg") else source.dtype
     shape = (*source.shape[:axis], *source.shape[axis + 1 :])
-    return None if op.result.type == TensorType(dtype, shape) else "the result has the wrong type"
+    return (
+        None
+        if op.result.type == TensorType(dtype, shape)
+        else "the result has the wrong type"
+    )
 
 
 def _memory(op: Op, _: OpDef) -> str | None:

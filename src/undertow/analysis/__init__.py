@@ -1,0 +1,1 @@
+"""What holds of a kernel: which values matter, who touches which address."""

@@ -1,0 +1,104 @@
+"""Which values carry a derivative.
+
+A value is *varied* if it depends on an input that is differentiated, *useful* if an active
+output depends on it, and *active* if both. Only active values get a cotangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from undertow.ir import Access, Block, Kernel, Op, Value, walk
+
+Passes = Callable[[Op], bool]
+"""Whether a derivative can pass through an op at all (its verdict is not zero)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """The varied and the useful values of a kernel."""
+
+    varied: frozenset[Value]
+    useful: frozenset[Value]
+
+    def active(self, value: Value) -> bool:
+        return value in self.varied and value in self.useful
+
+
+def activity(
+    kernel: Kernel,
+    inputs: Collection[Value],
+    outputs: Collection[Value],
+    passes: Passes,
+) -> Activity:
+    """Activity for derivatives of the buffers `outputs` with respect to `inputs`."""
+    varied: set[Value] = set()
+    useful: set[Value] = set()
+    _forward(kernel.body, set(inputs), varied, passes)
+    _backward(kernel.body, set(outputs), useful, passes)
+    return Activity(frozenset(varied), frozenset(useful))
+
+
+def _forward(
+    block: Block, inputs: set[Value], varied: set[Value], passes: Passes
+) -> None:
+    for op in block.ops:
+        for region in op.regions:
+            _forward(region, inputs, varied, passes)
+        if op.opcode == "if":
+            for region in op.regions:
+                pairs = zip(op.results, region.ops[-1].operands, strict=True)
+                varied.update(r for r, v in pairs if v in varied)
+        elif op.opcode == "load":
+            if op.result.is_float and (op.operands[0] in inputs or _any(op, varied)):
+                varied.add(op.result)
+        elif passes(op) and _any(op, varied):
+            varied.update(r for r in op.results if r.is_float)
+
+
+def _any(op: Op, values: set[Value]) -> bool:
+    return any(v in values for v in op.operands)
+
+
+def _backward(
+    block: Block, outputs: set[Value], useful: set[Value], passes: Passes
+) -> None:
+    for op in reversed(block.ops):
+        if op.opcode in ("store", "atomic_add"):
+            access = Access.of(op)
+            if (
+                access.base in outputs
+                and access.value is not None
+                and access.value.is_float
+            ):
+                useful.add(access.value)
+        elif op.opcode == "if":
+            for region in op.regions:
+                pairs = zip(op.results, region.ops[-1].operands, strict=True)
+                useful.update(v for r, v in pairs if r in useful)
+                _backward(region, outputs, useful, passes)
+        elif op.opcode == "load":
+            other = Access.of(op).other
+            if other is not None and op.result in useful:
+                useful.add(other)
+        elif passes(op) and any(r in useful for r in op.results):
+            useful.update(v for v in op.operands if v.is_float)
+
+
+def path_to_output(kernel: Kernel, start: Value) -> tuple[str, str, int] | None:
+    """How `start` reaches memory: (buffer, last named value before it, line), or None."""
+    reached, name, line = {start}, start.name, start.op.loc.line if start.op else 0
+    for op in walk(kernel.body):
+        inside = any(
+            v in reached for r in op.regions for o in r.ops for v in o.operands
+        )
+        if not inside and not any(v in reached for v in op.operands):
+            continue
+        if op.opcode in ("store", "atomic_add"):
+            return op.operands[0].name, name, line
+        reached.update(op.results)
+        for result in op.results:
+            if result.name:
+                name, line = result.name, op.loc.line
+    return None

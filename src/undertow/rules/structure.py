@@ -1,0 +1,118 @@
+"""Transposes of the ops that move lanes, and of the reductions."""
+
+from __future__ import annotations
+
+from undertow.ir import Builder, Op, Value
+from undertow.rules.expr import Expr, where
+from undertow.rules.registry import Table
+
+Cotangents = tuple[Value | None, ...]
+
+
+def register(table: Table) -> None:
+    """Adds the verdicts of structural, reduction, memory, control and source opcodes."""
+    table.structural("broadcast", _broadcast)
+    table.structural("expand_dims", _restore_shape)
+    table.structural("reshape", _restore_shape)
+    table.structural("transpose", _transpose)
+    table.structural("join", lambda b, op, cts: b.split(_only(cts)))
+    table.structural("split", _split)
+    table.special("reduce", "by kind: see `reduce_cotangent`")
+    table.special("load", "adds to the gradient at the loaded address")
+    table.special("store", "reads the output's cotangent at the stored address")
+    table.special("if", "an `if` that recomputes its branch, then sweeps it backwards")
+    table.special("yield", "carries cotangents out of a branch")
+    table.unsupported(
+        "atomic_add", "other programs' contributions are not ordered with it"
+    )
+    table.zero("const range program_id num_programs", "it does not depend on any input")
+    table.zero("assume section", "it computes nothing")
+
+
+def _only(cts: Cotangents) -> Value:
+    (ct,) = cts
+    assert ct is not None
+    return ct
+
+
+def _broadcast(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
+    ct, source = _only(cts), op.operands[0].shape
+    if not source:
+        for axis in reversed(range(len(ct.shape))):
+            ct = b.reduce(ct, "sum", axis)
+        return (ct,)
+    for axis, (narrow, wide) in enumerate(zip(source, ct.shape, strict=True)):
+        if narrow != wide:
+            ct = b.expand_dims(b.reduce(ct, "sum", axis), axis)
+    return (ct,)
+
+
+def _restore_shape(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
+    return (b.reshape(_only(cts), op.operands[0].shape),)
+
+
+def _transpose(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
+    order = op.tuple_attr("order")
+    inverse = tuple(order.index(axis) for axis in range(len(order)))
+    return (b.transpose(_only(cts), inverse),)
+
+
+def _split(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
+    first, second = cts
+    known = first or second
+    assert known is not None
+    zero = b.const(0.0, known.tensor_type)
+    return (b.join(first or zero, second or zero),)
+
+
+def widen(b: Builder, value: Value, axis: int, shape: tuple[int, ...]) -> Value:
+    """Repeats `value`, a reduction of `shape` along `axis`, over the lanes it came from."""
+    if not value.shape:
+        return b.broadcast(value, shape)
+    return b.broadcast(b.expand_dims(value, axis), shape)
+
+
+def reduce_cotangent(b: Builder, op: Op, ct: Value, x: Value, y: Value) -> Value | None:
+    """Cotangent of the operand of a `reduce`, or None where it is zero.
+
+    Args:
+        b: the builder to extend.
+        op: the reduction.
+        ct: cotangent of its result.
+        x: its operand, in the cotangent's dtype.
+        y: its result, in the cotangent's dtype.
+
+    max and min split evenly over ties. The product gives each lane the product of the other
+    ones, also where lanes are zero.
+    """
+    axis, kind = op.int_attr("axis"), op.str_attr("kind")
+    spread = Expr(b, widen(b, ct, axis, x.shape))
+    lanes = Expr(b, x)
+    match kind:
+        case "sum":
+            return spread.value
+        case "max" | "min":
+            chosen = lanes.equals(Expr(b, widen(b, y, axis, x.shape)))
+            ties = b.reduce(_indicator(b, chosen, x).value, "sum", axis)
+            ties = Expr(b, widen(b, ties, axis, x.shape))
+            return where(chosen, spread / ties, 0.0).value
+        case "prod":
+            return _product(b, spread, lanes, axis).value
+        case _:
+            return None
+
+
+def _indicator(b: Builder, condition: Expr, like: Value) -> Expr:
+    return Expr(b, b.cast(condition.value, like.tensor_type.dtype, signed=False))
+
+
+def _product(b: Builder, spread: Expr, x: Expr, axis: int) -> Expr:
+    shape = x.value.shape
+    is_zero = x.equals(0.0)
+    zeros = b.reduce(_indicator(b, is_zero, x.value).value, "sum", axis)
+    rest = b.reduce(where(is_zero, 1.0, x).value, "prod", axis)
+    zeros_wide = Expr(b, widen(b, zeros, axis, shape))
+    rest_wide = Expr(b, widen(b, rest, axis, shape))
+    alone = where(zeros_wide.equals(1.0), spread * rest_wide, 0.0)
+    others = where(zeros_wide.equals(0.0), spread * rest_wide / x, 0.0)
+    return where(is_zero, alone, others)

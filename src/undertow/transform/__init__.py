@@ -1,0 +1,1 @@
+"""Passes from IR to IR: simplification, reverse and forward mode, placement."""

@@ -1,0 +1,318 @@
+"""Identities applied while ops are built: each is exact, in every dtype.
+
+`fold` is given to the builder. It returns an equal, simpler value, or None.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+
+from undertow.ir import I1, Attr, Builder, TensorType, Type, Value
+
+Operands = tuple[Value, ...]
+Attrs = dict[str, Attr]
+Rule = Callable[[Builder, Operands, Attrs, TensorType], Value | None]
+
+
+def fold(
+    b: Builder, opcode: str, operands: Operands, attrs: Attrs, type: Type
+) -> Value | None:
+    """The simpler value for ``opcode(operands)``, or None."""
+    rule = _RULES.get(opcode)
+    assert isinstance(type, TensorType)
+    return rule(b, operands, attrs, type) if rule else None
+
+
+def constant(value: Value) -> int | float | bool | None:
+    """The number every lane of `value` holds, or None if that is not known."""
+    op = value.op
+    if op is None:
+        return None
+    if op.opcode == "const":
+        number = op.attrs["value"]
+        assert isinstance(number, int | float)
+        return number
+    if op.opcode in ("broadcast", "expand_dims", "reshape", "transpose"):
+        return constant(op.operands[0])
+    return None
+
+
+def _opcode(value: Value) -> str:
+    return value.op.opcode if value.op else ""
+
+
+def _add(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    x, y = xs
+    if type.dtype.is_int:
+        return _integers(operator.add, b, xs, type, unit=0)
+    if x is y:
+        return b.pointwise("mul", b.const(2.0, type), x)
+    if _opcode(y) == "neg":
+        assert y.op is not None
+        return b.pointwise("sub", x, y.op.operands[0])
+    if _opcode(x) == "neg":
+        assert x.op is not None
+        return b.pointwise("sub", y, x.op.operands[0])
+    return None
+
+
+def _sub(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    x, y = xs
+    if type.dtype.is_int:
+        return x if constant(y) == 0 else _integers(operator.sub, b, xs, type)
+    if constant(y) == 0.0 and math.copysign(1.0, float(constant(y) or 0.0)) > 0:
+        return x
+    if _opcode(y) == "neg":
+        assert y.op is not None
+        return b.pointwise("add", x, y.op.operands[0])
+    return None
+
+
+def _mul(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    x, y = xs
+    if type.dtype.is_int:
+        return _integers(operator.mul, b, xs, type, unit=1)
+    for one, other in ((x, y), (y, x)):
+        if constant(one) == 1.0:
+            return other
+        if constant(one) == -1.0:
+            return b.pointwise("neg", other)
+    return _sign_outward("mul", b, xs)
+
+
+def _div(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    return xs[0] if constant(xs[1]) == 1.0 else _sign_outward("div", b, xs)
+
+
+def _sign_outward(opcode: str, b: Builder, xs: Operands) -> Value | None:
+    """(−x)·y = −(x·y): where signs meet they cancel, or turn an addition around."""
+    x, y = xs
+    if _opcode(x) == "neg":
+        assert x.op is not None
+        return b.pointwise("neg", b.pointwise(opcode, x.op.operands[0], y))
+    if _opcode(y) == "neg":
+        assert y.op is not None
+        return b.pointwise("neg", b.pointwise(opcode, x, y.op.operands[0]))
+    return None
+
+
+def _neg(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    x = xs[0]
+    number = constant(x)
+    if number is not None:
+        return b.const(-number, type)
+    if _opcode(x) == "neg":
+        assert x.op is not None
+        return x.op.operands[0]
+    return None
+
+
+def _integers(
+    function: Callable[[int, int], int],
+    b: Builder,
+    xs: Operands,
+    type: TensorType,
+    unit: int | None = None,
+) -> Value | None:
+    x, y = constant(xs[0]), constant(xs[1])
+    if x is not None and y is not None and type.dtype != I1:
+        result = function(int(x), int(y))
+        half = 1 << (type.dtype.bits - 1)
+        return b.const((result + half) % (2 * half) - half, type)
+    if unit is not None:
+        if x == unit:
+            return xs[1]
+        if y == unit:
+            return xs[0]
+    return None
+
+
+def _and(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    x, y = xs
+    if x is y:
+        return x
+    if type.dtype != I1:
+        return None
+    for one, other in ((x, y), (y, x)):
+        if constant(one) is True:
+            return other
+        if constant(one) is False:
+            return one
+        if implies(one, other):
+            return one
+    return None
+
+
+def implies(value: Value, other: Value) -> bool:
+    """Whether `other` is known to hold wherever `value` does: `other` is a conjunct."""
+    if value is other:
+        return True
+    op = value.op
+    return (
+        op is not None
+        and op.opcode == "and"
+        and any(implies(x, other) for x in op.operands)
+    )
+
+
+def _or(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    x, y = xs
+    if x is y:
+        return x
+    if type.dtype != I1:
+        return None
+    for one, other in ((x, y), (y, x)):
+        if constant(one) is False:
+            return other
+        if constant(one) is True or implies(other, one):
+            return one
+    return None
+
+
+def _xor(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    """not(not(x)) = x."""
+    x, y = xs
+    if type.dtype != I1 or constant(y) is not True or _opcode(x) != "xor":
+        return None
+    assert x.op is not None
+    inner, flag = x.op.operands
+    return inner if constant(flag) is True else None
+
+
+def _negated(value: Value) -> Value | None:
+    """x if `value` is −x, a float."""
+    return value.op.operands[0] if value.op and value.op.opcode == "neg" else None
+
+
+def _select(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    condition, x, y = xs
+    inner = _negated(x)
+    if inner is not None and type.dtype.is_float and constant(y) == 0.0:
+        return b.pointwise("neg", b.pointwise("select", condition, inner, y))
+    if x is y:
+        return x
+    known = constant(condition)
+    if known is not None:
+        return x if known else y
+    if _opcode(x) == "select" and x.op is not None and x.op.operands[0] is condition:
+        return b.pointwise("select", condition, x.op.operands[1], y)
+    if _opcode(y) == "select" and y.op is not None and y.op.operands[0] is condition:
+        return b.pointwise("select", condition, x, y.op.operands[2])
+    return None
+
+
+def _cast(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    """Constants are converted where that is exact: integers to f32, f64 or wider integers."""
+    number = constant(xs[0])
+    source = xs[0].tensor_type.dtype
+    inner = _negated(xs[0])
+    if inner is not None and source.is_float and type.dtype.is_float:
+        return b.pointwise("neg", b.cast(inner, type.dtype))
+    if number is None or source.is_float:
+        return None
+    if source == I1:
+        signed = bool(attrs.get("signed", True)) and type.dtype.is_int
+        return b.const(-int(number) if signed else int(number), type)
+    if (
+        type.dtype.is_float
+        and type.dtype.bits >= 32
+        and abs(number) < 2**24
+        and number >= 0
+    ):
+        return b.const(float(number), type)
+    if type.dtype.is_int and type.dtype.bits >= source.bits and number >= 0:
+        return b.const(int(number), type)
+    return None
+
+
+def _broadcast(
+    b: Builder, xs: Operands, attrs: Attrs, type: TensorType
+) -> Value | None:
+    """broadcast(broadcast(x)) is one broadcast; a constant takes the wide shape itself."""
+    x = xs[0]
+    inner = _negated(x)
+    if inner is not None:
+        return b.pointwise("neg", b.broadcast(inner, type.shape))
+    number = constant(x)
+    if number is not None:
+        return b.const(number, type)
+    if _opcode(x) == "broadcast" and x.op is not None:
+        inner = x.op.operands[0]
+        if not inner.shape or len(inner.shape) == len(type.shape):
+            return b.broadcast(inner, type.shape)
+    return None
+
+
+def _reshape(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    """A chain of reshapes goes straight to the last shape."""
+    x = xs[0]
+    inner = _negated(x)
+    if inner is not None:
+        return b.pointwise("neg", b.reshape(inner, type.shape))
+    number = constant(x)
+    if number is not None:
+        return b.const(number, type)
+    if x.op is not None and x.op.opcode in ("reshape", "expand_dims"):
+        return b.reshape(x.op.operands[0], type.shape)
+    if x.op is not None and x.op.opcode == "broadcast" and not x.op.operands[0].shape:
+        return b.broadcast(x.op.operands[0], type.shape)
+    return None
+
+
+def _reduce(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    inner, axis = _negated(xs[0]), attrs["axis"]
+    if inner is None or attrs["kind"] != "sum" or not type.dtype.is_float:
+        return None
+    assert isinstance(axis, int)
+    return b.pointwise("neg", b.reduce(inner, "sum", axis))
+
+
+def _expand_dims(
+    b: Builder, xs: Operands, attrs: Attrs, type: TensorType
+) -> Value | None:
+    x = xs[0]
+    inner, axis = _negated(x), attrs["axis"]
+    if inner is not None:
+        assert isinstance(axis, int)
+        return b.pointwise("neg", b.expand_dims(inner, axis))
+    number = constant(x)
+    if number is not None:
+        return b.const(number, type)
+    if _opcode(x) == "broadcast" and x.op is not None and not x.op.operands[0].shape:
+        return b.broadcast(x.op.operands[0], type.shape)
+    return None
+
+
+def _transpose(
+    b: Builder, xs: Operands, attrs: Attrs, type: TensorType
+) -> Value | None:
+    x, order = xs[0], attrs["order"]
+    number = constant(x)
+    if number is not None:
+        return b.const(number, type)
+    if x.op is not None and x.op.opcode == "transpose":
+        assert isinstance(order, tuple)
+        inner = x.op.tuple_attr("order")
+        return b.transpose(x.op.operands[0], tuple(inner[axis] for axis in order))
+    return None
+
+
+_RULES: dict[str, Rule] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "neg": _neg,
+    "and": _and,
+    "or": _or,
+    "xor": _xor,
+    "select": _select,
+    "cast": _cast,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "reshape": _reshape,
+    "expand_dims": _expand_dims,
+    "transpose": _transpose,
+}
