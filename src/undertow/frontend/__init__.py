@@ -1,9 +1,16 @@
 """From a Triton kernel to Undertow's IR: capture TTIR, read its text, lift it.
 
-Triton is imported when a kernel is captured, never before: `lift_text` works without it.
+Triton is imported when a kernel is captured, never before: `lift_text` works without
+it.
 """
 
-from undertow.frontend.capture import Parameter, capture, capture_text, parameters, unwrap
+from undertow.frontend.capture import (
+    Parameter,
+    capture,
+    capture_text,
+    parameters,
+    unwrap,
+)
 from undertow.frontend.lift import lift_text
 
 __all__ = ["Parameter", "capture", "capture_text", "lift_text", "parameters", "unwrap"]

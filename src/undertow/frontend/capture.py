@@ -1,7 +1,7 @@
 """Captures a kernel's TTIR through Triton's own front end. No GPU is needed.
 
-This is the only module that calls Triton (with `crosscheck`); it does so when a kernel is
-captured. Triton's bindings are untyped, and its classes moved between versions.
+This is the only module that calls Triton (with `crosscheck`); it does so when a kernel
+is captured. Triton's bindings are untyped, and its classes moved between versions.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -17,7 +17,7 @@ from undertow.errors import CaptureError
 from undertow.ir import Kernel, Loc
 
 _TARGET = ("cuda", 90, 32)
-"""Architecture for which helper code is generated: the TTIR itself does not depend on it."""
+"""Compute capability 9.0: the TTIR does not depend on it."""
 
 _REWRITES = ("add_rewrite_tensor_pointer", "add_rewrite_tensor_descriptor_to_pointer")
 """Passes from block pointers (gone in Triton 3.8) and descriptors to plain pointers."""
@@ -29,7 +29,8 @@ _MISSING = inspect.Parameter.empty
 class Parameter:
     """A parameter of a jit function, as the user wrote it.
 
-    `annotation` is text (empty if there is none); `default` is None without `has_default`.
+    `annotation` is text (empty if there is none); `default` is None without
+    `has_default`.
     """
 
     name: str
@@ -55,7 +56,8 @@ def unwrap(fn: object) -> Any:
         raise CaptureError(
             f"`{_name(inner)}` was made for Triton's interpreter and has no TTIR",
             why="TRITON_INTERPRET=1 was set when it was decorated",
-            hint="capture it in a process without TRITON_INTERPRET; CPU tensors need no interpreter",
+            hint="capture it in a process without TRITON_INTERPRET:"
+            " CPU tensors need no interpreter",
         )
     if not isinstance(inner, JITFunction):
         raise CaptureError(
@@ -86,12 +88,15 @@ def capture(
 
     Args:
         fn: a function decorated with `triton.jit`, also under autotune or heuristics.
-        signature: Triton's type of each parameter passed at run time (`"*bf16"`, `"i32"`,
-            `"fp32"`, `"i1"`); a tuple of types for a tuple, with `"constexpr"` for elements
-            whose value stands in `constexprs`.
-        constexprs: the values fixed at capture, by name; a parameter that is None belongs
-            here. A tuple parameter with constexpr elements has a tuple of their values (None
-            elsewhere). Annotated constexprs that are left out take their defaults.
+        signature: Triton's type of each parameter passed at run time (`"*bf16"`,
+        `"i32"`,
+            `"fp32"`, `"i1"`); a tuple of types for a tuple, with `"constexpr"` for
+            elements whose value stands in `constexprs`.
+        constexprs: the values fixed at capture, by name; a parameter that is None
+        belongs
+            here. A tuple parameter with constexpr elements has a tuple of their values
+            (None elsewhere). Annotated constexprs that are left out take their
+            defaults.
 
     Raises:
         CaptureError: Triton does not compile it, or its TTIR cannot be read.
@@ -114,7 +119,7 @@ def capture(
 def capture_text(
     fn: object, signature: Mapping[str, Any], constexprs: Mapping[str, object]
 ) -> str:
-    """The TTIR of `fn` after inlining and canonicalisation; arguments as for `capture`."""
+    """The TTIR of `fn`, inlined and canonicalised; arguments as for `capture`."""
     jit = unwrap(fn)
     module, _context = _module(jit, *_arguments(jit, signature, constexprs))
     return str(module)
@@ -123,9 +128,11 @@ def capture_text(
 def _arguments(
     jit: Any, signature: Mapping[str, Any], constexprs: Mapping[str, object]
 ) -> tuple[dict[str, Any], dict[str, object]]:
-    """A type for each parameter in order, and the constexprs with defaults filled in."""
+    """A type for each parameter in order, and constexprs with defaults filled in."""
     params = parameters(jit)
-    unknown = [n for n in (*signature, *constexprs) if n not in {p.name for p in params}]
+    unknown = [
+        n for n in (*signature, *constexprs) if n not in {p.name for p in params}
+    ]
     if unknown:
         raise CaptureError(
             f"`{jit.__name__}` has no parameter `{unknown[0]}`",
@@ -140,13 +147,17 @@ def _arguments(
         if param.name not in values:
             if not (param.is_constexpr and param.has_default):
                 what = "a value" if param.is_constexpr else "a type"
-                raise CaptureError(f"parameter `{param.name}` of `{jit.__name__}` needs {what}")
+                raise CaptureError(
+                    f"parameter `{param.name}` of `{jit.__name__}` needs {what}"
+                )
             values[param.name] = param.default
         types[param.name] = "constexpr"
     return types, values
 
 
-def _module(jit: Any, types: dict[str, Any], values: dict[str, object]) -> tuple[Any, Any]:
+def _module(
+    jit: Any, types: dict[str, Any], values: dict[str, object]
+) -> tuple[Any, Any]:
     """The module, and the context that owns it: keep both."""
     from triton._C.libtriton import ir, passes
     from triton.backends import backends
@@ -155,7 +166,7 @@ def _module(jit: Any, types: dict[str, Any], values: dict[str, object]) -> tuple
     from triton.compiler.errors import TritonError
 
     target = GPUTarget(*_TARGET)
-    backend = backends["nvidia"].compiler(target)
+    backend: Any = backends["nvidia"].compiler(target)
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -193,7 +204,7 @@ def _module(jit: Any, types: dict[str, Any], values: dict[str, object]) -> tuple
 def _paths(
     jit: Any, types: dict[str, Any], values: dict[str, object]
 ) -> Iterator[tuple[tuple[int, ...], object]]:
-    """Constexprs by position, as Triton keeps them; elements of tuples by position in it."""
+    """Constexprs by position, as Triton keeps them: a path for elements of tuples."""
     for index, name in enumerate(jit.arg_names):
         if types[name] == "constexpr":
             yield (index,), values[name]
@@ -228,7 +239,7 @@ def _flat_names(name: str, type_: Any) -> Iterator[str]:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason in one line: Triton wraps an error once for each helper called."""
+    """The innermost reason in one line: Triton wraps it once for each helper called."""
     while error.__cause__ is not None:
         error = error.__cause__
     text = getattr(error, "error_message", None) or str(error)
@@ -241,7 +252,9 @@ def _error_place(jit: Any, error: BaseException) -> Loc | None:
     if line is None:
         return None
     source = jit.raw_src if isinstance(jit.raw_src, list) else jit.raw_src.splitlines()
-    skipped = next((i for i, text in enumerate(source) if text.lstrip().startswith("def ")), 0)
+    skipped = next(
+        (i for i, text in enumerate(source) if text.lstrip().startswith("def ")), 0
+    )
     file = jit.fn.__code__.co_filename
     return Loc(file, jit.starting_line_number + skipped + line - 1)
 

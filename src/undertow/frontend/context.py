@@ -1,8 +1,8 @@
-"""What the rows of the lift share: the builder, the values by name, and how to refuse."""
+"""What the rows of the lift share: builder, values by name, and how to refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
@@ -16,10 +16,10 @@ _FLOAT8 = {"f8E5M2": "f8e5m2", "f8E4M3FN": "f8e4m3"}
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A pointer, or a tensor of pointers: a parameter plus the sum of offsets in elements.
+    """A pointer or a tensor of pointers: a parameter plus the sum of offsets.
 
-    Each offset is a scalar or has `shape`. `element` differs from the parameter's only for
-    booleans, which Triton reads and writes as bytes.
+    Offsets count elements; each is a scalar or has `shape`. `element` differs from the
+    parameter's only for booleans, which Triton reads and writes as bytes.
     """
 
     base: Value
@@ -27,7 +27,9 @@ class Pointer:
     offsets: tuple[Value, ...] = ()
     shape: tuple[int, ...] = ()
 
-    def with_offsets(self, offsets: tuple[Value, ...], shape: tuple[int, ...]) -> Pointer:
+    def with_offsets(
+        self, offsets: tuple[Value, ...], shape: tuple[int, ...]
+    ) -> Pointer:
         return Pointer(self.base, self.element, offsets, shape)
 
 
@@ -35,7 +37,7 @@ Operand: TypeAlias = Value | Pointer
 
 
 class Lifter:
-    """The state of one lift. Rows read operands with `values` and give results to `bind`."""
+    """The state of one lift. Rows read operands with `values`, results go to `bind`."""
 
     bool_type = MType("i1")
 
@@ -47,7 +49,7 @@ class Lifter:
         self.regions: list[MRegion] = []
         self._names: list[dict[str, Operand]] = [{}]
 
-    # -- values by name -----------------------------------------------------------------------
+    # -- values by name --
 
     def define(self, name: str, operand: Operand) -> None:
         self._names[-1][name] = operand
@@ -56,7 +58,9 @@ class Lifter:
         for scope in reversed(self._names):
             if name in scope:
                 return scope[name]
-        raise CaptureError(f"`{name}` is used by `{op.name}` but not defined", loc=op.loc)
+        raise CaptureError(
+            f"`{name}` is used by `{op.name}` but not defined", loc=op.loc
+        )
 
     def operands(self, op: MOp) -> list[Operand]:
         return [self.operand(name, op) for name in op.operands]
@@ -81,7 +85,7 @@ class Lifter:
             self.define(name, result)
 
     @contextmanager
-    def scope(self, region: MRegion | None = None) -> Iterator[None]:
+    def scope(self, region: MRegion | None = None) -> Generator[None]:
         """Names defined inside end with it; sibling regions use the same ones again."""
         self._names.append({})
         if region is not None:
@@ -97,7 +101,7 @@ class Lifter:
         """The ops that use `name`, defined in the innermost region."""
         return list(_users(self.regions[-1], name))
 
-    # -- types --------------------------------------------------------------------------------
+    # -- types --
 
     def dtype(self, op: MOp, element: str) -> DType:
         name = _FLOAT8.get(element, element)
@@ -115,12 +119,16 @@ class Lifter:
             )
         return TensorType(self.dtype(op, type.element), type.shape)
 
-    # -- refusing -------------------------------------------------------------------------------
+    # -- refusing --
 
-    def refuse(self, op: MOp | Loc, fact: str, *, why: str = "", hint: str = "") -> NoReturn:
+    def refuse(
+        self, op: MOp | Loc, fact: str, *, why: str = "", hint: str = ""
+    ) -> NoReturn:
         loc = op.loc if isinstance(op, MOp) else op
         reasons = (why,) if why else ()
-        raise UnsupportedError(fact, loc=loc, kernel=self.kernel, why=reasons, hint=hint)
+        raise UnsupportedError(
+            fact, loc=loc, kernel=self.kernel, why=reasons, hint=hint
+        )
 
 
 Row: TypeAlias = Callable[[Lifter, MOp], None]

@@ -1,17 +1,16 @@
 """Control flow: `scf.if`, and the restructuring of early returns into nested `if`s.
 
 An early `return` makes Triton print a graph of blocks (`cf.cond_br`). Undertow's IR has
-blocks in blocks. `sequence` emits each block once: a branch becomes an `if`; blocks that both
-sides can reach come after it, under the condition that a side did reach them. Both sides
-yield what such a join takes as arguments. A `return` reaches nothing, so what follows runs
-under the negated condition, as in the user's head.
+blocks in blocks. `sequence` emits each block once: a branch becomes an `if`; blocks
+that both sides can reach come after it, under the condition that a side did reach them.
+Both sides yield what such a join takes as arguments. A `return` reaches nothing, so
+what follows runs under the negated condition, as in the user's head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -25,7 +24,7 @@ LiftOp: TypeAlias = Callable[[MOp], None]
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How control leaves a sequence: whether it reached the join, and with what arguments.
+    """How control leaves a sequence: whether at the join, and with what arguments.
 
     `reached` is a constant where the sequence always or never gets there.
     """
@@ -51,7 +50,10 @@ def _scf_side(lifter: Lifter, region: MRegion | None, lift_op: LiftOp) -> Exit:
     if region is None:
         return Exit(True)
     if len(region.blocks) != 1:
-        lifter.refuse(region.blocks[1].ops[0], "a branch inside of an `if` expression is not supported")
+        lifter.refuse(
+            region.blocks[1].ops[0],
+            "a branch inside of an `if` expression is not supported",
+        )
     with lifter.scope(region):
         for inner in region.blocks[0].ops:
             if inner.name == "scf.yield":
@@ -60,10 +62,12 @@ def _scf_side(lifter: Lifter, region: MRegion | None, lift_op: LiftOp) -> Exit:
     return Exit(True)
 
 
-# -- merging the sides of a branch -------------------------------------------------------------
+# -- merging the sides of a branch --
 
 
-def _merge(lifter: Lifter, op: MOp, condition: Value, sides: Sequence[tuple[Block, Exit]]) -> Exit:
+def _merge(
+    lifter: Lifter, op: MOp, condition: Value, sides: Sequence[tuple[Block, Exit]]
+) -> Exit:
     """Builds the `if` of two finished blocks; its exit carries the values of both."""
     b = lifter.builder
     (_, then), (_, otherwise) = sides
@@ -76,17 +80,27 @@ def _merge(lifter: Lifter, op: MOp, condition: Value, sides: Sequence[tuple[Bloc
         with _reopened(lifter, block):
             flag = leave.reached
             if isinstance(flag, bool):
-                flag = flag if static else b.emit("const", (), (scalar(I1),), {"value": flag})[0]
-            values = [_merged(lifter, leave, i, model) for i, model in enumerate(models)]
+                flag = (
+                    flag
+                    if static
+                    else b.emit("const", (), (scalar(I1),), {"value": flag})[0]
+                )
+            values = [
+                _merged(lifter, leave, i, model) for i, model in enumerate(models)
+            ]
             b.emit("yield", ([] if isinstance(flag, bool) else [flag]) + values)
-    idle = not types and all(len(block.ops) == 1 for block, _ in sides)  # two bare yields
+    idle = not types and all(
+        len(block.ops) == 1 for block, _ in sides
+    )  # two bare yields
     results = [] if idle else list(b.branch(condition, sides[0][0], sides[1][0], types))
     reached = _reached(lifter, condition, then, otherwise) if static else results.pop(0)
     pairs = zip(models, results, strict=True)
     return Exit(reached, tuple(_restored(model, result) for model, result in pairs))
 
 
-def _reached(lifter: Lifter, condition: Value, then: Exit, otherwise: Exit) -> bool | Value:
+def _reached(
+    lifter: Lifter, condition: Value, then: Exit, otherwise: Exit
+) -> bool | Value:
     match then.reached, otherwise.reached:
         case (True, False):
             return condition
@@ -98,7 +112,7 @@ def _reached(lifter: Lifter, condition: Value, then: Exit, otherwise: Exit) -> b
 
 
 def _model(lifter: Lifter, op: MOp, then: Exit, otherwise: Exit, index: int) -> Operand:
-    """A value of the type that both sides give at `index`; a side that returned gives none."""
+    """A value of the type that the sides give; one that returned gives none."""
     given = [e.values[index] for e in (then, otherwise) if index < len(e.values)]
     if isinstance(given[0], Pointer) and isinstance(given[-1], Pointer):
         check_same_base(lifter, op, given[0], given[-1])
@@ -110,22 +124,28 @@ def _merged_type(model: Operand) -> Type:
 
 
 def _merged(lifter: Lifter, leave: Exit, index: int, model: Operand) -> Value:
-    """What a side yields at `index`: a pointer's offset, or a zero that nobody reads."""
+    """What a side yields: a pointer's offset; an unread zero if it returned."""
     type = _merged_type(model)
     assert isinstance(type, TensorType)
     if index >= len(leave.values):
         zero = 0.0 if type.dtype.is_float else False if type.dtype == I1 else 0
         return lifter.builder.emit("const", (), (type,), {"value": zero})[0]
     operand = leave.values[index]
-    return total(lifter, operand, emit=True) if isinstance(operand, Pointer) else operand
+    return (
+        total(lifter, operand, emit=True) if isinstance(operand, Pointer) else operand
+    )
 
 
 def _restored(model: Operand, result: Value) -> Operand:
-    return model.with_offsets((result,), model.shape) if isinstance(model, Pointer) else result
+    return (
+        model.with_offsets((result,), model.shape)
+        if isinstance(model, Pointer)
+        else result
+    )
 
 
 @contextmanager
-def _reopened(lifter: Lifter, block: Block) -> Iterator[None]:
+def _reopened(lifter: Lifter, block: Block) -> Generator[None]:
     """Builds at the end of a block that was left already."""
     outer, lifter.builder.block = lifter.builder.block, block
     try:
@@ -134,11 +154,11 @@ def _reopened(lifter: Lifter, block: Block) -> Iterator[None]:
         lifter.builder.block = outer
 
 
-# -- graphs of blocks ----------------------------------------------------------------------------
+# -- graphs of blocks --
 
 
 class Graph:
-    """The blocks of a function, with the order in which control can pass through them."""
+    """The blocks of a function, and an order in which all edges lead forwards."""
 
     def __init__(self, lifter: Lifter, region: MRegion, lift_op: LiftOp) -> None:
         self.lifter, self.lift_op = lifter, lift_op
@@ -150,10 +170,13 @@ class Graph:
         self.order = {label: rank for rank, label in enumerate(ranked)}
 
     def _place(self, label: str, path: tuple[str, ...]) -> None:
-        """Ranks blocks by the end of a depth-first search, so that edges lead forwards."""
+        """Ranks blocks by the end of a depth-first search; refuses a cycle."""
         if label in path:
-            self.lifter.refuse(self.blocks[label].ops[0], "a loop with an early exit is not supported",
-                               hint="replace `return` or `break` in a loop by a mask")  # fmt: skip
+            self.lifter.refuse(
+                self.blocks[label].ops[0],
+                "a loop with an early exit is not supported",
+                hint="replace `return` in a loop by a mask",
+            )
         if label in self.order:
             return
         for successor in self.next(label):
@@ -164,8 +187,11 @@ class Graph:
         return tuple(s.label for s in self.blocks[label].ops[-1].successors)
 
     def returns(self, label: str) -> bool:
-        """A block that does nothing but return: reaching it is the end of a sequence."""
-        return len(self.blocks[label].ops) == 1 and self.blocks[label].ops[0].name == "tt.return"
+        """Whether a block does nothing but return: reaching it ends a sequence."""
+        return (
+            len(self.blocks[label].ops) == 1
+            and self.blocks[label].ops[0].name == "tt.return"
+        )
 
     def reach(self, label: str, stop: str | None) -> set[str]:
         """The blocks reachable from `label` without passing through `stop`."""
@@ -178,7 +204,7 @@ class Graph:
         return found
 
     def join(self, op: MOp, stop: str | None) -> str | None:
-        """Where the two sides of branch `op` meet before `stop`; `stop` if they do not."""
+        """Where the sides of branch `op` meet before `stop`; `stop` if they do not."""
         sides = [self.reach(s.label, stop) for s in op.successors]
         shared = sides[0] & sides[1]
         if not shared:
@@ -186,11 +212,14 @@ class Graph:
         first = min(shared, key=lambda label: self.order[label])
         for label in (sides[0] | sides[1]) - shared:
             if any(n in shared and n != first for n in self.next(label)):
-                self.lifter.refuse(op, "control flow that meets in several places is not supported",
-                                   hint="replace one of the early returns by a mask")  # fmt: skip
+                self.lifter.refuse(
+                    op,
+                    "control flow that meets in several places is not supported",
+                    hint="replace one of the early returns by a mask",
+                )
         return first
 
-    # -- emission ---------------------------------------------------------------------------------
+    # -- emission --
 
     def sequence(self, block: MBlock, stop: str | None) -> Exit:
         """Emits from `block` up to `stop`, or to where control returns."""
@@ -206,7 +235,9 @@ class Graph:
             case "cf.cond_br":
                 return self.branch(last, stop)
             case name:
-                self.lifter.refuse(last, f"a block that ends in `{name}` is not supported")
+                self.lifter.refuse(
+                    last, f"a block that ends in `{name}` is not supported"
+                )
 
     def follow(self, op: MOp, side: int, stop: str | None) -> Exit:
         """What is behind an edge: the join, or a block that only this edge leads to."""
@@ -249,5 +280,3 @@ def lift_body(lifter: Lifter, region: MRegion, lift_op: LiftOp) -> None:
     with lifter.scope(region):
         graph = Graph(lifter, region, lift_op)
         graph.sequence(graph.entry, None)
-
-

@@ -1,9 +1,8 @@
 """Compares what was read from the text with the module that Triton holds.
 
-A reader that misses an op gives a wrong gradient without an error, so each capture counts:
-the same ops in the same order, with the same numbers of operands.
+A reader that misses an op gives a wrong gradient without an error, so each capture
+counts: the same ops in the same order, with the same numbers of operands.
 """
-# pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
 
@@ -23,7 +22,11 @@ def crosscheck(funcs: tuple[MFunc, ...], module: Any, kernel: str) -> None:
         kernel: the name for the message.
     """
     expected: list[tuple[str, int]] = []
-    module.walk(lambda op: expected.append((op.get_name(), op.get_num_operands())))
+
+    def count(op: Any) -> None:
+        expected.append((op.get_name(), op.get_num_operands()))
+
+    module.walk(count)
     for position, (read, held) in enumerate(zip_longest(walk(funcs), expected)):
         if read != held:
             raise CaptureError(

@@ -1,7 +1,7 @@
 """From the TTIR tree to Undertow's IR: one row an op.
 
-The rows stand in `pointwise`, `structure`, `memory`, `reduction`; control flow in `control`;
-what has no row is refused with the words of `refusals`.
+The rows stand in `pointwise`, `structure`, `memory`, `reduction`; control flow in
+`control`; what has no row is refused with the words of `refusals`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def lift(
     """
     public = [f for f in funcs if f.public]
     if len(public) != 1:
-        raise CaptureError(f"expected one public function in the TTIR, got {len(public)}")
+        raise CaptureError(
+            f"expected one public function in the TTIR, got {len(public)}"
+        )
     func = public[0]
     lifter = Lifter(func.name)
     named = zip(names or _names(func.args), func.args, strict=True)
@@ -57,11 +59,13 @@ def lift(
 
     control.lift_body(lifter, func.region, lift_op)
     loc = Loc(func.loc.file, func.loc.line, func.loc.column)
-    return verify(Kernel(func.name, params, lifter.builder.block, loc, dict(constexprs or {})))
+    return verify(
+        Kernel(func.name, params, lifter.builder.block, loc, dict(constexprs or {}))
+    )
 
 
 def _names(args: Sequence[MArg]) -> list[str]:
-    """The user's names; elements of a tuple, which some versions name alike, are numbered."""
+    """The user's names; elements of a tuple, named alike by some versions, numbered."""
     names = [arg.loc.name or arg.name[1:] for arg in args]
     return [
         f"{name}.{names[:i].count(name)}" if names.count(name) > 1 else name
@@ -71,13 +75,18 @@ def _names(args: Sequence[MArg]) -> list[str]:
 
 def _param(lifter: Lifter, name: str, arg: MArg, loc: Loc) -> Value:
     if arg.type.shape or arg.type.element.startswith("!"):
-        lifter.refuse(loc, f"argument `{name}` of type `{arg.type}` is not supported",
-                      hint="pass the pointer and use `tl.load` and `tl.store`")  # fmt: skip
+        lifter.refuse(
+            loc,
+            f"argument `{name}` of type `{arg.type}` is not supported",
+            hint="pass the pointer and use `tl.load` and `tl.store`",
+        )
     op = MOp("tt.func", (), (), "", (), {}, (), (), (), (), loc)
     dtype = lifter.dtype(op, arg.type.element)
     type: Type = PointerType(dtype) if arg.type.pointer else scalar(dtype)
     param = Value(type, name)
-    lifter.define(arg.name, Pointer(param, arg.type.element) if arg.type.pointer else param)
+    lifter.define(
+        arg.name, Pointer(param, arg.type.element) if arg.type.pointer else param
+    )
     return param
 
 

@@ -1,4 +1,4 @@
-"""The literals of `arith.constant`: `5`, `true`, `dense<1.0e+00>`, `dense<0xFF800000>`."""
+"""The literals of `arith.constant`: `5`, `true`, `dense<0xFF800000>`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _FORMATS = {F16: ("<H", "<e"), F32: ("<I", "<f"), F64: ("<Q", "<d")}
 def literal(text: str, dtype: DType) -> int | float | bool | None:
     """The value of a scalar literal, or the value that fills a dense one.
 
-    None if `text` is no such literal, or a dense one whose elements differ. A float printed
-    as bits (all that are infinite or NaN) is read by the format of `dtype`.
+    None if `text` is no such literal, or a dense one whose elements differ. A float
+    printed as bits (all that are infinite or NaN) is read by the format of `dtype`.
     """
     text = text.strip()
     if text.startswith("dense<") and text.endswith(">"):
@@ -39,7 +39,10 @@ def from_bits(bits: int, dtype: DType) -> float:
     mantissa_bits = {"f8e5m2": 2, "f8e4m3": 3}[dtype.name]
     exponent_bits = 7 - mantissa_bits
     sign = -1.0 if bits >> 7 else 1.0
-    exponent, mantissa = bits >> mantissa_bits & (1 << exponent_bits) - 1, bits & (1 << mantissa_bits) - 1
+    exponent, mantissa = (
+        bits >> mantissa_bits & (1 << exponent_bits) - 1,
+        bits & (1 << mantissa_bits) - 1,
+    )
     full = (1 << exponent_bits) - 1
     if dtype.name == "f8e5m2" and exponent == full:
         return sign * math.inf if not mantissa else math.nan

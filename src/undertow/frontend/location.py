@@ -1,7 +1,7 @@
 """MLIR locations: from `loc(callsite(#loc5 at #loc9))` to a line of the user's.
 
-A location is a tree. The place of an op is the outermost frame of its call sites, so that
-an op inlined from Triton's standard library stands where the user called it.
+A location is a tree. The place of an op is the outermost frame of its call sites, so
+that an op inlined from Triton's standard library stands where the user called it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from undertow.ir import UNKNOWN, Loc
 
 _DEFINITION = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 _TOKEN = re.compile(
-    r'\s*(?:(?P<file>"(?:[^"\\]|\\.)*"):(?P<line>\d+):(?P<column>\d+)(?: to (?:\d*:)*\d+)?'
+    r'\s*(?:(?P<file>"(?:[^"\\]|\\.)*"):(?P<line>\d+):(?P<column>\d+)'
+    r"(?: to (?:\d*:)*\d+)?"
     r'|(?P<name>"(?:[^"\\]|\\.)*")(?P<open>\()?'
     r"|(?P<ref>#loc\d*)|(?P<callsite>callsite\()|(?P<unknown>unknown)"
     r"|(?P<fused>fused(?:<[^\[]*>)?\[))"
@@ -24,7 +25,8 @@ _ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
 class Locations:
     """The `#loc` definitions of a module, resolved on demand.
 
-    Triton before 3.8 counts columns from 0, which shows at `def`; they are made to start at 1.
+    Triton before 3.8 counts columns from 0, which shows at `def`; they are made to
+    start at 1.
     """
 
     def __init__(self, lines: list[str]) -> None:
@@ -82,7 +84,9 @@ class Locations:
 
 def unquote(text: str) -> str:
     """The contents of an MLIR string literal."""
-    return _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if len(m[1]) == 2 else m[1], text[1:-1])
+    return _ESCAPE.sub(
+        lambda m: chr(int(m[1], 16)) if len(m[1]) == 2 else m[1], text[1:-1]
+    )
 
 
 def _named(name: str, child: Loc) -> Loc:

@@ -1,7 +1,7 @@
 """Rows of the lift for pointers, loads and stores.
 
-Pointers exist in the IR only as parameters. A chain of `addptr`, `splat`, `broadcast` and
-`expand_dims` becomes a base and offsets; see `context.Pointer`.
+Pointers exist in the IR only as parameters. A chain of `addptr`, `splat`, `broadcast`
+and `expand_dims` becomes a base and offsets; see `context.Pointer`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from undertow.frontend.context import Lifter, Operand, Pointer, Row
 from undertow.frontend.refusals import ATOMICS
 from undertow.frontend.ttir import MOp
-from undertow.ir import I1, I8, I64, Access, Attr, Op, TensorType, Value
+from undertow.ir import I1, I8, I64, Access, Attr, Op, PointerType, TensorType, Value
 
 _CACHES = {"ca": ".ca", "cg": ".cg", "cv": ".cv", "wb": ".wb", "cs": ".cs", "wt": ".wt"}
 
@@ -28,11 +28,17 @@ def is_zero(value: Value) -> bool:
     """Whether `value` is the constant 0, of any shape."""
     while value.op is not None and value.op.opcode == "broadcast":
         value = value.op.operands[0]
-    return value.op is not None and value.op.opcode == "const" and value.op.attrs["value"] == 0
+    return (
+        value.op is not None
+        and value.op.opcode == "const"
+        and value.op.attrs["value"] == 0
+    )
 
 
-def through(pointer: Pointer, shape: tuple[int, ...], apply: Callable[[Value], Value]) -> Pointer:
-    """`pointer` under a structural op: scalar offsets hold for each element and stay."""
+def through(
+    pointer: Pointer, shape: tuple[int, ...], apply: Callable[[Value], Value]
+) -> Pointer:
+    """`pointer` under a structural op: scalar offsets hold for each element."""
     offsets = tuple(apply(v) if v.shape else v for v in pointer.offsets)
     return pointer.with_offsets(offsets, shape)
 
@@ -40,24 +46,35 @@ def through(pointer: Pointer, shape: tuple[int, ...], apply: Callable[[Value], V
 def total(lifter: Lifter, pointer: Pointer, emit: bool = False) -> Value:
     """The sum of the offsets in 64 bits and in the pointer's shape.
 
-    `emit` builds ops that later code may not merge with, for a block that is closed already.
+    `emit` builds ops that later code may not merge with, for a block that is closed
+    already.
     """
     b, type = lifter.builder, TensorType(I64, pointer.shape)
 
-    def make(opcode: str, operands: tuple[Value, ...], t: TensorType, **attrs: Attr) -> Value:
-        return b.emit(opcode, operands, (t,), attrs)[0] if emit else b.pure(opcode, operands, t, attrs)
+    def make(
+        opcode: str, operands: tuple[Value, ...], t: TensorType, **attrs: Attr
+    ) -> Value:
+        return (
+            b.emit(opcode, operands, (t,), attrs)[0]
+            if emit
+            else b.pure(opcode, operands, t, attrs)
+        )
 
     result: Value | None = None
     for offset in pointer.offsets:
         if offset.tensor_type.dtype != I64:
-            offset = make("cast", (offset,), offset.tensor_type.with_dtype(I64), signed=True)
+            offset = make(
+                "cast", (offset,), offset.tensor_type.with_dtype(I64), signed=True
+            )
         if offset.shape != pointer.shape:
             offset = make("broadcast", (offset,), type)
         result = offset if result is None else make("add", (result, offset), type)
     return make("const", (), type, value=0) if result is None else result
 
 
-def select(lifter: Lifter, op: MOp, condition: Value, then: Operand, otherwise: Operand) -> None:
+def select(
+    lifter: Lifter, op: MOp, condition: Value, then: Operand, otherwise: Operand
+) -> None:
     """`arith.select` of pointers: of one base, the offsets are selected."""
     assert isinstance(then, Pointer) and isinstance(otherwise, Pointer)
     check_same_base(lifter, op, then, otherwise)
@@ -85,17 +102,21 @@ def check_same_base(lifter: Lifter, op: MOp, a: Pointer, b: Pointer) -> None:
 def bitcast(lifter: Lifter, op: MOp, pointer: Pointer) -> None:
     """A pointer to another type: only what Triton does to pointers to booleans."""
     element = op.type.element
-    if (pointer.element, element) not in (("i1", "i8"), (pointer.element, pointer.element)):
+    if (pointer.element, element) not in (
+        ("i1", "i8"),
+        (pointer.element, pointer.element),
+    ):
         lifter.refuse(
             op,
-            f"a pointer to `{pointer.element}` read as a pointer to `{element}` is not supported",
+            f"a pointer to `{pointer.element}` used as one to `{element}`"
+            " is not supported",
             why=f"argument `{pointer.base.name}` would hold values of two types",
-            hint="pass a tensor that was viewed as the other dtype outside of the kernel",
+            hint="view the tensor as the other dtype outside of the kernel",
         )
     lifter.bind(op, Pointer(pointer.base, element, pointer.offsets, pointer.shape))
 
 
-# -- accesses -------------------------------------------------------------------------------------
+# -- accesses --
 
 
 def _load(lifter: Lifter, op: MOp) -> None:
@@ -105,7 +126,9 @@ def _load(lifter: Lifter, op: MOp) -> None:
     is_bool = _holds_booleans(pointer)
     if is_bool and other is not None:
         other = _as_bool(lifter, other)
-    type = TensorType(lifter.dtype(op, "i1" if is_bool else pointer.element), pointer.shape)
+    type = TensorType(
+        lifter.dtype(op, "i1" if is_bool else pointer.element), pointer.shape
+    )
     access = Access(pointer.base, pointer.offsets, None, mask, other)
     value = lifter.builder.load(access, type, **_hints(lifter, op))
     if is_bool:
@@ -128,9 +151,12 @@ def _store(lifter: Lifter, op: MOp) -> None:
 def _atomic(lifter: Lifter, op: MOp) -> None:
     kind = op.words[0]
     if kind not in ("fadd", "add"):
-        lifter.refuse(op, f"`{ATOMICS.get(kind, 'an atomic operation')}` is not supported",
-                      why="which program's value stays depends on the data",
-                      hint="reduce inside the program and store one value to each address")  # fmt: skip
+        lifter.refuse(
+            op,
+            f"`{ATOMICS.get(kind, 'tl.atomic')}` is not supported",
+            why="which program's value stays depends on the data",
+            hint="reduce inside the program and store one value to each address",
+        )
     if any(lifter.users(name) for name in op.results):
         lifter.refuse(op, "the old value that `tl.atomic_add` returns is not supported",
                       why="it depends on the order in which programs run",
@@ -152,14 +178,15 @@ def is_true(value: Value) -> bool:
 def _pointer(lifter: Lifter, op: MOp) -> Pointer:
     pointer = lifter.operand(op.operands[0], op)
     if not isinstance(pointer, Pointer):
-        lifter.refuse(op, "an access through what is no pointer argument is not supported")
+        lifter.refuse(
+            op, "an access through what is no pointer argument is not supported"
+        )
     return pointer
 
 
 def _holds_booleans(pointer: Pointer) -> bool:
     """A pointer to booleans, which Triton casts to bytes for each access."""
-    element = pointer.base.type.element  # type: ignore[union-attr]
-    return element == I1
+    return pointer.base.type == PointerType(I1)
 
 
 def _as_bool(lifter: Lifter, value: Value) -> Value:
@@ -177,8 +204,15 @@ def _hints(lifter: Lifter, op: MOp) -> dict[str, Attr]:
         lifter.refuse(op, "`volatile=True` is not supported",
                       why="another program may change the value between two reads",
                       hint="drop it if no other program writes there")  # fmt: skip
-    if "boundaryCheck" in op.attrs and op.attrs["boundaryCheck"] not in ("array<i32>", "array<i32:>"):
-        lifter.refuse(op, "`boundary_check` of a block pointer is not supported", hint="use a mask")
+    if "boundaryCheck" in op.attrs and op.attrs["boundaryCheck"] not in (
+        "array<i32>",
+        "array<i32:>",
+    ):
+        lifter.refuse(
+            op,
+            "`boundary_check` of a block pointer is not supported",
+            hint="use a mask",
+        )
     hints: dict[str, Attr] = {}
     evict = op.attrs.get("evictionPolicy", "evict_normal")
     if evict != "evict_normal":
@@ -195,4 +229,3 @@ ROWS: dict[str, Row] = {
     "tt.store": _store,
     "tt.atomic_rmw": _atomic,
 }
-

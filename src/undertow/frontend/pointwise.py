@@ -15,7 +15,8 @@ OPCODES: dict[str, str] = {
     "arith.remf": "fmod", "arith.remsi": "srem", "arith.remui": "urem",
     "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
     "arith.shli": "shl", "arith.shrsi": "sshr", "arith.shrui": "ushr",
-    "arith.maxsi": "smax", "arith.maxui": "umax", "arith.minsi": "smin", "arith.minui": "umin",
+    "arith.maxsi": "smax", "arith.maxui": "umax",
+    "arith.minsi": "smin", "arith.minui": "umin",
     "arith.maxnumf": "maxnum", "arith.minnumf": "minnum",
     "arith.maximumf": "maximum", "arith.minimumf": "minimum",
     "tt.precise_divf": "div_rn", "tt.precise_sqrt": "sqrt_rn", "tt.mulhiui": "umulhi",
@@ -24,16 +25,19 @@ OPCODES: dict[str, str] = {
     **{
         f"math.{name}": name
         for name in (
-            "exp exp2 log log2 log10 log1p expm1 sqrt rsqrt cbrt sin cos tan asin acos atan sinh "
-            "cosh tanh asinh acosh atanh erf erfc floor ceil trunc round fma atan2 copysign"
+            "exp exp2 log log2 log10 log1p expm1 sqrt rsqrt cbrt sin cos tan asin acos "
+            "atan sinh cosh tanh asinh acosh atanh erf erfc floor ceil trunc round fma "
+            "atan2 copysign"
         ).split()
     },
 }  # fmt: skip
 """MLIR ops that are one opcode on the same operands."""
 
 _CASTS = {
-    "arith.extsi": True, "arith.extui": False, "arith.sitofp": True, "arith.uitofp": False,
-    "arith.fptosi": True, "arith.fptoui": False, "arith.extf": True, "arith.truncf": True,
+    "arith.extsi": True, "arith.extui": False,
+    "arith.sitofp": True, "arith.uitofp": False,
+    "arith.fptosi": True, "arith.fptoui": False,
+    "arith.extf": True, "arith.truncf": True,
     "tt.fp_to_fp": True, "arith.index_cast": True, "arith.index_castui": False,
 }  # fmt: skip
 """Conversions of values, and whether an integer side is signed."""
@@ -51,10 +55,15 @@ def _simple(opcode: str) -> Row:
 def _cast(signed: bool) -> Row:
     def row(lifter: Lifter, op: MOp) -> None:
         (value,) = lifter.values(op)
-        rounding = op.attrs.get("rounding") or next((w for w in op.words if w.startswith("to")), None)
+        rounding = op.attrs.get("rounding") or next(
+            (w for w in op.words if w.startswith("to")), None
+        )
         if rounding not in _NEAREST:
-            lifter.refuse(op, f"a conversion with rounding mode `{rounding}` is not supported",
-                          why="only rounding to the nearest is defined for the backward")  # fmt: skip
+            lifter.refuse(
+                op,
+                f"a conversion with rounding mode `{rounding}` is not supported",
+                why="only rounding to the nearest is known",
+            )
         type = lifter.tensor(op, op.type)
         result = lifter.builder.cast(value, type.dtype, signed=signed)
         if value.tensor_type.dtype == I1 and not type.dtype.is_float and not signed:
@@ -73,13 +82,19 @@ def _trunci(lifter: Lifter, op: MOp) -> None:
     if value in lifter.flags:
         lifter.bind(op, lifter.flags[value])
         return
-    low = b.pointwise("and", value, b.const(1, value.tensor_type))  # the lowest bit is kept
-    lifter.bind(op, b.pointwise("cmp", low, b.const(0, value.tensor_type), predicate="ne"))
+    low = b.pointwise(
+        "and", value, b.const(1, value.tensor_type)
+    )  # the lowest bit is kept
+    lifter.bind(
+        op, b.pointwise("cmp", low, b.const(0, value.tensor_type), predicate="ne")
+    )
 
 
 def _bitcast(lifter: Lifter, op: MOp) -> None:
     (value,) = lifter.values(op)
-    lifter.bind(op, lifter.builder.pure("bitcast", (value,), lifter.tensor(op, op.type)))
+    lifter.bind(
+        op, lifter.builder.pure("bitcast", (value,), lifter.tensor(op, op.type))
+    )
 
 
 def _cmp(lifter: Lifter, op: MOp) -> None:
@@ -95,7 +110,11 @@ def _cmp(lifter: Lifter, op: MOp) -> None:
 
 
 def _is_zero(value: Value) -> bool:
-    return value.op is not None and value.op.opcode == "const" and value.op.attrs["value"] == 0
+    return (
+        value.op is not None
+        and value.op.opcode == "const"
+        and value.op.attrs["value"] == 0
+    )
 
 
 def _select(lifter: Lifter, op: MOp) -> None:
@@ -106,7 +125,12 @@ def _select(lifter: Lifter, op: MOp) -> None:
 
 def _constant(lifter: Lifter, op: MOp) -> None:
     if op.body in ("true", "false"):
-        lifter.bind(op, lifter.builder.const(op.body == "true", lifter.tensor(op, lifter.bool_type)))
+        lifter.bind(
+            op,
+            lifter.builder.const(
+                op.body == "true", lifter.tensor(op, lifter.bool_type)
+            ),
+        )
         return
     type = lifter.tensor(op, op.type)
     value = literal(op.body, type.dtype)
@@ -118,7 +142,10 @@ def _constant(lifter: Lifter, op: MOp) -> None:
 
 def _absi(lifter: Lifter, op: MOp) -> None:
     (value,) = lifter.values(op)
-    lifter.bind(op, lifter.builder.pointwise("smax", value, lifter.builder.pointwise("neg", value)))
+    lifter.bind(
+        op,
+        lifter.builder.pointwise("smax", value, lifter.builder.pointwise("neg", value)),
+    )
 
 
 def _clamp(lifter: Lifter, op: MOp) -> None:

@@ -1,7 +1,8 @@
 """Rows of the lift for `tt.reduce`: which reduction it is, told by its region.
 
 Triton keeps no name: `tl.sum` is a region that adds two elements, `tl.argmax` one that
-compares two pairs. A region is read into an expression tree and compared with the known ones.
+compares two pairs. A region is read into an expression tree and compared with the known
+ones.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from undertow.ir import I1, Value
 Tree: TypeAlias = "str | tuple[Tree, ...]"
 
 KINDS: dict[str, str] = {
-    "arith.addf": "sum", "arith.addi": "sum", "arith.mulf": "prod", "arith.muli": "prod",
-    "arith.maxnumf": "max", "arith.maximumf": "max", "arith.minnumf": "min", "arith.minimumf": "min",
-    "arith.maxsi": "smax", "arith.maxui": "umax", "arith.minsi": "smin", "arith.minui": "umin",
+    "arith.addf": "sum", "arith.addi": "sum",
+    "arith.mulf": "prod", "arith.muli": "prod",
+    "arith.maxnumf": "max", "arith.maximumf": "max",
+    "arith.minnumf": "min", "arith.minimumf": "min",
+    "arith.maxsi": "smax", "arith.maxui": "umax",
+    "arith.minsi": "smin", "arith.minui": "umin",
     "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
 }  # fmt: skip
 """Reductions whose region is one op of the two elements."""
@@ -36,7 +40,7 @@ _GREATER = {
     "arith.cmpi ugt": ("argmax", "umax", "arith.cmpi eq"),
     "arith.cmpi ult": ("argmin", "umin", "arith.cmpi eq"),
 }
-"""The comparison by which the first of two elements wins: index kind, value kind, tie."""
+"""The comparison by which the first element wins: kinds of index and value, tie."""
 
 
 def _reduce(lifter: Lifter, op: MOp) -> None:
@@ -57,9 +61,9 @@ def _reduce(lifter: Lifter, op: MOp) -> None:
     if not _counts_along(values[1], axis):
         lifter.refuse(
             op,
-            "a reduction of pairs whose second element is not the position is not supported",
+            "a reduction of pairs other than value and position is not supported",
             why="it selects from the second tensor where the first is extreme",
-            hint="take `tl.argmax`, compare it with the positions, and sum under that mask",
+            hint="compare `tl.argmax` with the positions, and sum under that mask",
         )
     index_kind, value_kind = kinds
     value = lifter.builder.reduce(values[0], value_kind, axis)
@@ -70,7 +74,7 @@ def _refuse_custom(lifter: Lifter, op: MOp) -> NoReturn:
     lifter.refuse(
         op,
         "`tl.reduce` with a custom function is not supported",
-        why="only sum, product, max, min, and, or, xor, argmax and argmin have derivatives",
+        why="only sums, products, extremes, their positions, and bits are known",
         hint="write it with `tl.sum`, `tl.max` and elementwise operations",
     )
 
@@ -113,7 +117,10 @@ def _arg_kinds(args: tuple[str, ...], trees: list[Tree]) -> tuple[str, str] | No
         wins: Tree = (greater, v1, v2)
         tie = _sorted("arith.andi", _sorted(equal, v1, v2), ("arith.cmpi slt", i1, i2))
         for condition in (wins, _sorted("arith.ori", wins, tie)):
-            if trees == [("arith.select", condition, v1, v2), ("arith.select", condition, i1, i2)]:
+            if trees == [
+                ("arith.select", condition, v1, v2),
+                ("arith.select", condition, i1, i2),
+            ]:
                 return index_kind, value_kind
     return None
 
@@ -135,7 +142,11 @@ def _counts_along(value: Value, axis: int) -> bool:
         if not value.shape:
             return False
     if extent == 1:
-        return value.op is not None and value.op.opcode == "const" and not value.op.attrs["value"]
+        return (
+            value.op is not None
+            and value.op.opcode == "const"
+            and not value.op.attrs["value"]
+        )
     return (
         value.op is not None
         and value.op.opcode == "range"

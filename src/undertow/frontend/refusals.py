@@ -18,18 +18,22 @@ class Refusal(NamedTuple):
 
 
 _STATIC = "where the trip count is a constexpr, `tl.static_range` unrolls the loop"
-_SCATTER = "write one value to each address with `tl.store`, or differentiate the part before it"
+_SCATTER = "write one value to each address with `tl.store`"
 
 REFUSED: dict[str, Refusal] = {
     "scf.for": Refusal(
-        "`for` loops are not supported yet", "a loop's values would have to be saved", _STATIC
+        "`for` loops are not supported yet",
+        "the values of each iteration would have to be saved",
+        _STATIC,
     ),
     "scf.while": Refusal(
-        "`while` loops are not supported yet", "the number of iterations is not known", _STATIC
+        "`while` loops are not supported yet",
+        "the number of iterations is not known",
+        _STATIC,
     ),
     "tt.dot": Refusal(
         "`tl.dot` is not supported yet",
-        hint="a small product can be written as `tl.sum(a[:, :, None] * b[None, :, :], axis=1)`",
+        hint="a small one is `tl.sum(a[:, :, None] * b[None, :, :], axis=1)`",
     ),
     "tt.dot_scaled": Refusal("`tl.dot_scaled` is not supported"),
     "tt.scan": Refusal(
@@ -37,10 +41,13 @@ REFUSED: dict[str, Refusal] = {
         hint="a sum of prefixes can be written as `tl.sum` under a triangular mask",
     ),
     "tt.gather": Refusal(
-        "`tl.gather` is not supported yet", hint="gather while loading: index the pointer instead"
+        "`tl.gather` is not supported yet",
+        hint="gather while loading: index the pointer instead",
     ),
     "tt.histogram": Refusal(
-        "`tl.histogram` is not supported", "counts are piecewise constant", "count outside of the kernel"
+        "`tl.histogram` is not supported",
+        "counts are piecewise constant",
+        "count outside of the kernel",
     ),
     "tt.cat": Refusal(
         "`tl.cat` is not supported",
@@ -54,7 +61,8 @@ REFUSED: dict[str, Refusal] = {
         "write it in Triton's own operations",
     ),
     "tt.map_elementwise": Refusal(
-        "`tl.map_elementwise` is not supported", hint="apply the function to the whole tensor"
+        "`tl.map_elementwise` is not supported",
+        hint="apply the function to the whole tensor",
     ),
     "tt.call": Refusal(
         "calls of `noinline` functions are not supported",
@@ -71,10 +79,11 @@ REFUSED: dict[str, Refusal] = {
         "the address would enter the computation",
     ),
     "tt.make_tensor_ptr": Refusal(
-        "a block pointer that could not be rewritten to plain pointers is not supported",
+        "block pointers are not supported",
+        "this one could not be rewritten to plain pointers",
         hint="use `ptr + offsets`",
     ),
-    "tt.advance": Refusal("`tl.advance` could not be rewritten to plain pointers", hint="use `ptr + offsets`"),
+    "tt.advance": Refusal("`tl.advance` is not supported", hint="use `ptr + offsets`"),
     "cf.switch": Refusal("a branch of several ways is not supported"),
     **{
         f"tt.{name}": Refusal(
@@ -94,10 +103,11 @@ REFUSED: dict[str, Refusal] = {
 }  # fmt: skip
 
 ATOMICS = {
-    "exch": "tl.atomic_xchg", "max": "tl.atomic_max", "umax": "tl.atomic_max", "min": "tl.atomic_min",
-    "umin": "tl.atomic_min", "and": "tl.atomic_and", "or": "tl.atomic_or", "xor": "tl.atomic_xor",
+    "exch": "tl.atomic_xchg", "max": "tl.atomic_max", "umax": "tl.atomic_max",
+    "min": "tl.atomic_min", "umin": "tl.atomic_min", "and": "tl.atomic_and",
+    "or": "tl.atomic_or", "xor": "tl.atomic_xor",
 }  # fmt: skip
-"""Read-modify-write operations other than addition. `tl.atomic_max` of floats becomes two."""
+"""Read-modify-write operations other than addition, as the user writes them."""
 
 DROPPED = {
     "tt.print": "prints do not change values",

@@ -38,11 +38,13 @@ def _expand_dims(b: Builder, op: MOp, value: Value) -> Value:
 
 def _reshape(b: Builder, op: MOp, value: Value) -> Value:
     axis = _new_axis(value.shape, op.type.shape)
-    return b.reshape(value, op.type.shape) if axis is None else b.expand_dims(value, axis)
+    return (
+        b.reshape(value, op.type.shape) if axis is None else b.expand_dims(value, axis)
+    )
 
 
 def _new_axis(source: tuple[int, ...], target: tuple[int, ...]) -> int | None:
-    """The axis of extent 1 that makes `source` into `target`: newer versions reshape there."""
+    """The axis of extent 1 that makes `source` `target`: new versions reshape there."""
     for axis in range(len(target)):
         if target[axis] == 1 and (*target[:axis], *target[axis + 1 :]) == source:
             return axis
@@ -69,7 +71,9 @@ def _move(apply: Move) -> Row:
             _check_reorder(lifter, op)
         result: Operand
         if isinstance(operand, Pointer):
-            result = through(operand, op.type.shape, lambda v: apply(lifter.builder, op, v))
+            result = through(
+                operand, op.type.shape, lambda v: apply(lifter.builder, op, v)
+            )
         else:
             result = apply(lifter.builder, op, operand)
         lifter.bind(op, result)
@@ -78,7 +82,7 @@ def _move(apply: Move) -> Row:
 
 
 def _check_reorder(lifter: Lifter, op: MOp) -> None:
-    """Accepts a free order of elements only where all of them are reduced to one value."""
+    """Accepts a free order of elements only where they are reduced to one value."""
     users = lifter.users(op.results[0])
     whole = len(op.type.shape) == 1
     if not whole or any(u.name != "tt.reduce" or len(u.operands) != 1 for u in users):
@@ -107,7 +111,9 @@ def _unsplat(lifter: Lifter, op: MOp) -> None:
 def _range(lifter: Lifter, op: MOp) -> None:
     start, end = int_attr(op, "start"), int_attr(op, "end")
     type = TensorType(I32, (end - start,))
-    lifter.bind(op, lifter.builder.pure("range", (), type, {"start": start, "end": end}))
+    lifter.bind(
+        op, lifter.builder.pure("range", (), type, {"start": start, "end": end})
+    )
 
 
 def _program(opcode: str) -> Row:

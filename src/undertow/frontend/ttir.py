@@ -1,9 +1,9 @@
 """Reads printed TTIR into a small generic tree: module, functions, blocks, ops.
 
-Triton's Python bindings reach neither dense constants nor region blocks, its printed text
-has everything. MLIR prints one op a line, opens a region at the end of a line, and ends
-each op with its location; that is all this reader relies on. What an op means is decided
-by `lift`. A line that does not fit is a CaptureError: nothing is skipped.
+Triton's Python bindings reach neither dense constants nor region blocks, its printed
+text has everything. MLIR prints one op a line, opens a region at the end of a line, and
+ends each op with its location; that is all this reader relies on. What an op means is
+decided by `lift`. A line that does not fit is a CaptureError: nothing is skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from undertow.frontend.location import Locations
 from undertow.ir import Loc
 
 _NAME = r"%[\w$.\-]++(?:#\d+)?+"
-_HEAD = re.compile(rf'(?:({_NAME}(?::\d+)?(?:, {_NAME}(?::\d+)?)*) = )?("?)([A-Za-z_][\w.$]*)\2')
+_HEAD = re.compile(
+    rf'(?:({_NAME}(?::\d+)?(?:, {_NAME}(?::\d+)?)*) = )?("?)([A-Za-z_][\w.$]*)\2'
+)
 _OPERAND = re.compile(rf"({_NAME})(?! =)")
 _FUNC = re.compile(r"tt\.func (?:(public|private) )?@([\w$.]+|\"[^\"]*\")\(")
 _BLOCK = re.compile(r"(\^\w+)(?:\((.*)\))?:\s*(?://.*)?$")
@@ -37,7 +39,7 @@ _DEPTH = {"(": 1, "[": 1, "{": 1, "<": 1, ")": -1, "]": -1, "}": -1, ">": -1}
 
 @dataclass(frozen=True, slots=True)
 class MType:
-    """A type: `element` is the scalar's MLIR name, or the whole text of a foreign type."""
+    """A type: `element` is the scalar's MLIR name, or the text of a foreign type."""
 
     element: str
     shape: tuple[int, ...] = ()
@@ -88,7 +90,9 @@ class MOp:
         """The last type printed: the result's, or the one that all operands share."""
         types = self.result_types or self.operand_types
         if not types:
-            raise CaptureError(f"`{self.name}` carries no type in the TTIR", loc=self.loc)
+            raise CaptureError(
+                f"`{self.name}` carries no type in the TTIR", loc=self.loc
+            )
         return types[-1]
 
 
@@ -120,12 +124,12 @@ class MFunc:
 
 
 def parse_module(text: str) -> tuple[MFunc, ...]:
-    """The functions of a printed module. CaptureError, with the text, if it is unreadable."""
+    """The functions of a printed module. CaptureError, with the line, if unreadable."""
     return _Reader(text).module()
 
 
 def walk(funcs: tuple[MFunc, ...]) -> Iterator[tuple[str, int]]:
-    """Name and number of operands of each op, in the order of MLIR's walk: nested ones first."""
+    """Name and operand count of each op, in the order of MLIR's walk: inner ones first."""
     for func in funcs:
         yield from walk_region(func.region)
         yield "tt.func", 0
@@ -150,7 +154,7 @@ class _Reader:
         self.lines = [line for line in lines if line and not line.startswith("#")]
         self.at = 0
 
-    # -- structure ------------------------------------------------------------------------
+    # -- structure --
 
     def module(self) -> tuple[MFunc, ...]:
         if not re.fullmatch(r"module( attributes \{.*\})? \{", self.take()):
@@ -205,7 +209,7 @@ class _Reader:
         text, loc = self.loc(text)
         return _op(head[3], _results(head[1] or ""), text, tuple(regions), loc)
 
-    # -- lines ------------------------------------------------------------------------------
+    # -- lines --
 
     def take(self) -> str:
         if self.at >= len(self.lines):
@@ -244,7 +248,11 @@ def _results(text: str) -> tuple[str, ...]:
 
 
 def _op(
-    name: str, results: tuple[str, ...], text: str, regions: tuple[MRegion, ...], loc: Loc
+    name: str,
+    results: tuple[str, ...],
+    text: str,
+    regions: tuple[MRegion, ...],
+    loc: Loc,
 ) -> MOp:
     strings: list[str] = []
 
@@ -253,7 +261,9 @@ def _op(
         return f'"{len(strings) - 1}"'
 
     def show(part: str) -> str:
-        return re.sub(r'"(\d+)"', lambda m: strings[int(m[1])], part) if strings else part
+        return (
+            re.sub(r'"(\d+)"', lambda m: strings[int(m[1])], part) if strings else part
+        )
 
     if '"' in text:
         text = _STRING.sub(hide, text)
@@ -266,9 +276,12 @@ def _op(
     attrs.update(_KEYWORD.findall(plain))
     words = tuple(_WORD.findall(_KEYWORD.sub("", plain)))
     successors = tuple(
-        Successor(label, tuple(_OPERAND.findall(args))) for label, args in _SUCCESSOR.findall(body)
+        Successor(label, tuple(_OPERAND.findall(args)))
+        for label, args in _SUCCESSOR.findall(body)
     )
-    given, _, made = types.partition(_ARROW) if _ARROW in types else types.partition(" to ")
+    given, _, made = (
+        types.partition(_ARROW) if _ARROW in types else types.partition(" to ")
+    )
     operands = tuple(_OPERAND.findall(body))
     return MOp(
         name, operands, results, show(body.strip()), words, attrs,
@@ -295,7 +308,12 @@ def _split_types(text: str) -> tuple[str, str]:
     depth, last = 0, -1
     for at, char in enumerate(text):
         depth += _DEPTH.get(char, 0)
-        if char == ":" and not depth and text[at - 1] == " " and text[at + 1 : at + 2] == " ":
+        if (
+            char == ":"
+            and not depth
+            and text[at - 1] == " "
+            and text[at + 1 : at + 2] == " "
+        ):
             last = at
     if last < 0:
         before, arrow, after = text.partition(_ARROW)
