@@ -99,7 +99,9 @@ def _last_uses(block: Block) -> dict[Op, list[Value]]:
 
 def _used(op: Op) -> set[Value]:
     """The values that `op` reads, also inside its blocks."""
-    return set(op.operands) | {v for r in op.regions for o in walk(r) for v in o.operands}
+    return set(op.operands) | {
+        v for r in op.regions for o in walk(r) for v in o.operands
+    }
 
 
 def _free(slots: Sequence[int], env: Env, launch: Launch) -> None:
@@ -142,7 +144,11 @@ def _several(
 
 
 def _const(compiler: _Compiler, op: Op) -> Step:
-    out, value, dtype = compiler.slot(op.result), op.attrs["value"], compiler.dtype(op.result)
+    out, value, dtype = (
+        compiler.slot(op.result),
+        op.attrs["value"],
+        compiler.dtype(op.result),
+    )
     shape = (1,) * (op.result.tensor_type.rank + 1)
 
     def const(env: Env, launch: Launch) -> None:
@@ -155,7 +161,9 @@ def _range(compiler: _Compiler, op: Op) -> Step:
     out, start, end = compiler.slot(op.result), op.int_attr("start"), op.int_attr("end")
 
     def lanes(env: Env, launch: Launch) -> None:
-        env[out] = torch.arange(start, end, dtype=torch.int32, device=launch.device)[None]
+        env[out] = torch.arange(start, end, dtype=torch.int32, device=launch.device)[
+            None
+        ]
 
     return lanes
 
@@ -173,7 +181,9 @@ def _num_programs(compiler: _Compiler, op: Op) -> Step:
     out, axis = compiler.slot(op.result), op.int_attr("axis")
 
     def num_programs(env: Env, launch: Launch) -> None:
-        env[out] = torch.full((1,), launch.grid[axis], dtype=torch.int32, device=launch.device)
+        env[out] = torch.full(
+            (1,), launch.grid[axis], dtype=torch.int32, device=launch.device
+        )
 
     return num_programs
 
@@ -186,7 +196,10 @@ def _memory(compiler: _Compiler, op: Op) -> Step:
     )
     compiler.sites += 1
     offsets = [compiler.slot(v) for v in access.offsets]
-    mask, other = compiler.slot_or_none(access.mask), compiler.slot_or_none(access.other)
+    mask, other = (
+        compiler.slot_or_none(access.mask),
+        compiler.slot_or_none(access.other),
+    )
     rank, slot = target.tensor_type.rank, compiler.slot(target)
     if op.opcode == "load":
         dtype = compiler.dtype(target)

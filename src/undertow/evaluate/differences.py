@@ -29,12 +29,20 @@ class Tolerance:
 
 TOLERANCES: dict[str, Tolerance] = {
     "f64": Tolerance(1e-9, 1e-10, "both sides are float64; sums may be reordered"),
-    "f32": Tolerance(1e-4, 1e-5, "approximate exp, log and division cost about 2^-21 each"),
-    "f16": Tolerance(4e-3, 2e-3, "rounding to 11 bits, a few times between load and store"),
-    "bf16": Tolerance(3e-2, 1e-2, "rounding to 8 bits, a few times between load and store"),
+    "f32": Tolerance(
+        1e-4, 1e-5, "approximate exp, log and division cost about 2^-21 each"
+    ),
+    "f16": Tolerance(
+        4e-3, 2e-3, "rounding to 11 bits, a few times between load and store"
+    ),
+    "bf16": Tolerance(
+        3e-2, 1e-2, "rounding to 8 bits, a few times between load and store"
+    ),
     "f8e4m3": Tolerance(0.15, 0.05, "one rounding to 4 bits"),
     "f8e5m2": Tolerance(0.3, 0.1, "one rounding to 3 bits"),
-    "difference": Tolerance(1e-6, 1e-7, "central differences lose a third of the digits"),
+    "difference": Tolerance(
+        1e-6, 1e-7, "central differences lose a third of the digits"
+    ),
 }
 """By the dtype of the tensor compared, for cotangents of order one."""
 

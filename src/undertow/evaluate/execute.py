@@ -77,7 +77,9 @@ def _undefined(
     for number, site in sites:
         leaks = False
         for value, integer in _POISONS:
-            poisoned = _outcome(program, args, grid, Poison(value, integer, number), lanes)
+            poisoned = _outcome(
+                program, args, grid, Poison(value, integer, number), lanes
+            )
             leaks = leaks or not all(map(torch.equal, plain, poisoned))
         found.append(Undefined(site.param, site.loc, leaks))
     return tuple(found)

@@ -165,12 +165,12 @@ def to_int(x: Tensor, dtype: torch.dtype, *, signed: bool) -> Tensor:
     if dtype == torch.bool:
         return x != 0 if x.is_floating_point() else (x & 1).to(torch.bool)
     if not x.is_floating_point():
-        widens = not signed and x.dtype != torch.bool and dtype.itemsize > x.dtype.itemsize
+        widens = (
+            not signed and x.dtype != torch.bool and dtype.itemsize > x.dtype.itemsize
+        )
         return (unsigned(x) if widens else x).to(dtype)
     if signed:
         return x.to(dtype)
     if dtype != torch.int64:
         return x.to(torch.int64).to(dtype)
     return torch.where(x >= 2.0**63, flipped((x - 2.0**63).to(dtype)), x.to(dtype))
-
-

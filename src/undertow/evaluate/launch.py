@@ -11,6 +11,7 @@ from torch import Tensor
 
 from undertow.errors import LaunchError
 from undertow.evaluate.dtypes import torch_dtype, wrapped
+from undertow.evaluate.reach import flat
 from undertow.evaluate.trace import Trace
 from undertow.ir import DType, Kernel, PointerType, Value
 
@@ -109,7 +110,9 @@ def bind(
     devices = {a.device for a in args.values() if isinstance(a, Tensor)}
     if len(devices) > 1:
         listed = ", ".join(sorted(map(str, devices)))
-        raise LaunchError(f"the arguments are on several devices: {listed}", kernel=kernel.name)
+        raise LaunchError(
+            f"the arguments are on several devices: {listed}", kernel=kernel.name
+        )
     device = next(iter(devices), torch.device("cpu"))
     buffers: dict[str, Buffer] = {}
     scalars: list[Tensor] = []
@@ -126,23 +129,12 @@ def bind(
 def _refuse_names(kernel: Kernel, names: set[str], given: set[str]) -> None:
     missing = ", ".join(f"`{n}`" for n in sorted(names - given))
     extra = ", ".join(f"`{n}`" for n in sorted(given - names))
-    fact = f"arguments are missing: {missing}" if missing else f"unknown arguments: {extra}"
+    fact = (
+        f"arguments are missing: {missing}"
+        if missing
+        else f"unknown arguments: {extra}"
+    )
     raise LaunchError(fact, kernel=kernel.name)
-
-
-def extent(tensor: Tensor) -> int:
-    """Elements from the first to the last one that `tensor` reaches in its storage."""
-    if tensor.numel() == 0:
-        return 0
-    if tensor.is_contiguous():
-        return tensor.numel()
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((size - 1) * stride for size, stride in pairs)
-
-
-def flat(tensor: Tensor) -> Tensor:
-    """The reach of `tensor` as a vector that shares its memory."""
-    return tensor.as_strided((extent(tensor),), (1,))
 
 
 def _buffer(
@@ -152,7 +144,8 @@ def _buffer(
     element = param.type.element
     if not isinstance(argument, Tensor):
         raise LaunchError(
-            f"`{param.name}` is a pointer, got {type(argument).__name__}", kernel=kernel.name
+            f"`{param.name}` is a pointer, got {type(argument).__name__}",
+            kernel=kernel.name,
         )
     held, wanted = argument.dtype, torch_dtype(element, None)
     if element.is_float and held.is_floating_point:
@@ -184,9 +177,14 @@ def _scalar(
     dtype = param.tensor_type.dtype
     if isinstance(argument, Tensor) or (dtype.is_int and isinstance(argument, float)):
         raise LaunchError(
-            f"`{param.name}` is {dtype}, got {type(argument).__name__}", kernel=kernel.name
+            f"`{param.name}` is {dtype}, got {type(argument).__name__}",
+            kernel=kernel.name,
         )
-    value = _integer(kernel, param, int(argument), dtype) if dtype.is_int else float(argument)
+    value = (
+        _integer(kernel, param, int(argument), dtype)
+        if dtype.is_int
+        else float(argument)
+    )
     return torch.full((1,), value, dtype=torch_dtype(dtype, float_dtype), device=device)
 
 
@@ -194,5 +192,7 @@ def _integer(kernel: Kernel, param: Value, value: int, dtype: DType) -> int:
     if dtype.bits == 1:
         return int(bool(value))
     if not -(1 << (dtype.bits - 1)) <= value < 1 << dtype.bits:
-        raise LaunchError(f"`{param.name}` is {dtype}, {value} does not fit", kernel=kernel.name)
+        raise LaunchError(
+            f"`{param.name}` is {dtype}, {value} does not fit", kernel=kernel.name
+        )
     return wrapped(value, dtype.bits)

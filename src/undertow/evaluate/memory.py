@@ -49,7 +49,9 @@ def load(
         if mask is not None and other is None:
             launch.trace.undefined[site.number] = site
     if buffer.extent:
-        found = buffer.flat.index_select(0, index.reshape(-1)).view(index.shape).to(dtype)
+        found = (
+            buffer.flat.index_select(0, index.reshape(-1)).view(index.shape).to(dtype)
+        )
     else:
         found = torch.zeros(index.shape, dtype=dtype, device=index.device)
     if on is None:
@@ -59,7 +61,9 @@ def load(
     return torch.where(on, found, _undefined(launch.poison, site, dtype))
 
 
-def store(launch: Launch, site: Site, offsets: Tensor, value: Tensor, mask: Tensor | None) -> None:
+def store(
+    launch: Launch, site: Site, offsets: Tensor, value: Tensor, mask: Tensor | None
+) -> None:
     """Writes `value`; where two lanes meet, one of them wins."""
     index, value, buffer = _targets(launch, site, offsets, value, mask, whole=False)
     if buffer.flat.dtype.itemsize == 1:  # scatter does not know the 8-bit floats
@@ -134,11 +138,13 @@ def _targets(
     index, on = _inside(launch, site, buffer, offsets, on)
     if launch.trace is not None:
         _record(launch, site, index, on)
-    lanes = torch.broadcast_shapes(index.shape, value.shape, on.shape if on is not None else ())
+    lanes = torch.broadcast_shapes(
+        index.shape, value.shape, on.shape if on is not None else ()
+    )
     if whole:
         lanes = (launch.count, *site.shape)
     index, value = index.expand(lanes), value.expand(lanes)
-    if on is None:
+    if on is None or on.all():  # the selection costs ten times what this test costs
         index, value = index.reshape(-1), value.reshape(-1)
     else:
         on = on.expand(lanes)

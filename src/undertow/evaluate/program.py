@@ -35,7 +35,9 @@ class Program:
     fixed: tuple[Step, ...]
     slots: int
     widest: int
-    presets: dict[torch.device, Env] = field(default_factory=lambda: dict[torch.device, Env]())
+    presets: dict[torch.device, Env] = field(
+        default_factory=lambda: dict[torch.device, Env]()
+    )
 
     def __call__(
         self,

@@ -13,10 +13,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from undertow.evaluate.reach import extent
 from undertow.ir import Loc
 
 Action = Literal["load", "store", "atomic_add"]
-ACTIONS: dict[str, Action] = {"load": "load", "store": "store", "atomic_add": "atomic_add"}
+ACTIONS: dict[str, Action] = {
+    "load": "load",
+    "store": "store",
+    "atomic_add": "atomic_add",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,9 @@ class Report:
     @property
     def ok(self) -> bool:
         """Whether nothing in it is a fault; an unwritten element alone is none."""
-        return not (self.races or self.out_of_bounds or any(u.leaks for u in self.undefined))
+        return not (
+            self.races or self.out_of_bounds or any(u.leaks for u in self.undefined)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,9 @@ class Trace:
     """Collects events while programs run."""
 
     events: list[Event] = field(default_factory=lambda: list[Event]())
-    out_of_bounds: list[OutOfBounds] = field(default_factory=lambda: list[OutOfBounds]())
+    out_of_bounds: list[OutOfBounds] = field(
+        default_factory=lambda: list[OutOfBounds]()
+    )
     undefined: dict[int, Site] = field(default_factory=lambda: dict[int, Site]())
 
 
@@ -139,14 +148,19 @@ def _races(events: list[Event], tensors: Mapping[str, Tensor]) -> Iterable[Race]
 
 
 def _read_races(
-    loads: list[Event], writes: Tensor, sites: dict[int, Site], tensors: Mapping[str, Tensor]
+    loads: list[Event],
+    writes: Tensor,
+    sites: dict[int, Site],
+    tensors: Mapping[str, Tensor],
 ) -> list[Race]:
     """Loads of an element that another program writes: its first or its last writer is."""
     reads = _sorted(loads, tensors)
     found: list[Tensor] = []
     last = writes.shape[1] - 1
     for right in (False, True):
-        at = torch.searchsorted(writes[0].contiguous(), reads[0].contiguous(), right=right)
+        at = torch.searchsorted(
+            writes[0].contiguous(), reads[0].contiguous(), right=right
+        )
         at = (at - 1 if right else at).clamp(0, last)
         other = writes[:, at]
         meet = (other[0] == reads[0]) & (other[1] != reads[1])
@@ -171,7 +185,9 @@ def _sorted(events: list[Event], tensors: Mapping[str, Tensor]) -> Tensor:
 
 def _atomic(number: Tensor, sites: dict[int, Site]) -> Tensor:
     numbers = [n for n, site in sites.items() if site.action == "atomic_add"]
-    return torch.isin(number, torch.tensor(numbers, dtype=number.dtype, device=number.device))
+    return torch.isin(
+        number, torch.tensor(numbers, dtype=number.dtype, device=number.device)
+    )
 
 
 def _described(
@@ -204,9 +220,9 @@ def unwritten(trace: Trace, tensors: Mapping[str, Tensor]) -> dict[str, int]:
             continue
         name, tensor = event.site.param, tensors[event.site.param]
         if name not in written:
-            reach = int(sum((s - 1) * d for s, d in zip(tensor.shape, tensor.stride(), strict=True)))
-            size = reach + 1 if tensor.numel() else 0
-            written[name] = torch.zeros(size, dtype=torch.bool, device=tensor.device)
+            written[name] = torch.zeros(
+                extent(tensor), dtype=torch.bool, device=tensor.device
+            )
         written[name][event.address] = True
         if event.site.action == "store":
             stored.add(name)
