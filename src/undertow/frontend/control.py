@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from undertow.frontend.context import Lifter, Operand, Pointer
 from undertow.frontend.memory import check_same_base, total
@@ -164,6 +164,8 @@ class Graph:
         self.lifter, self.lift_op = lifter, lift_op
         self.blocks = {block.label: block for block in region.blocks}
         self.entry = region.blocks[0]
+        self.pending: list[str] = []
+        """Joins that enclosing branches will emit when their sides are done."""
         self.order: dict[str, int] = {}
         self._place(self.entry.label, ())
         ranked = sorted(self.order, key=lambda label: -self.order[label])
@@ -193,31 +195,36 @@ class Graph:
             and self.blocks[label].ops[0].name == "tt.return"
         )
 
-    def reach(self, label: str, stop: str | None) -> set[str]:
-        """The blocks reachable from `label` without passing through `stop`."""
+    def reach(self, label: str) -> set[str]:
+        """The blocks reachable from `label` without passing through pending joins."""
         found, todo = set[str](), [label]
         while todo:
             at = todo.pop()
-            if at != stop and at not in found and not self.returns(at):
+            if at not in found and at not in self.pending and not self.returns(at):
                 found.add(at)
                 todo += self.next(at)
         return found
 
     def join(self, op: MOp, stop: str | None) -> str | None:
         """Where the sides of branch `op` meet before `stop`; `stop` if they do not."""
-        sides = [self.reach(s.label, stop) for s in op.successors]
+        sides = [self.reach(s.label) for s in op.successors]
         shared = sides[0] & sides[1]
         if not shared:
             return stop
         first = min(shared, key=lambda label: self.order[label])
-        for label in (sides[0] | sides[1]) - shared:
-            if any(n in shared and n != first for n in self.next(label)):
-                self.lifter.refuse(
-                    op,
-                    "control flow that meets in several places is not supported",
-                    hint="replace one of the early returns by a mask",
-                )
+        edges = {
+            n for label in (sides[0] | sides[1]) - shared for n in self.next(label)
+        }
+        if any(n in shared and n != first for n in edges):
+            self._refuse_meeting(op)
         return first
+
+    def _refuse_meeting(self, op: MOp) -> NoReturn:
+        self.lifter.refuse(
+            op,
+            "control flow that meets in several places is not supported",
+            hint="replace one of the early returns by a mask",
+        )
 
     # -- emission --
 
@@ -245,6 +252,8 @@ class Graph:
         values = tuple(self.lifter.operand(name, op) for name in successor.operands)
         if successor.label == stop:
             return Exit(True, values)
+        if successor.label in self.pending:
+            self._refuse_meeting(op)
         return self.enter(successor.label, values, stop)
 
     def enter(self, label: str, values: tuple[Operand, ...], stop: str | None) -> Exit:
@@ -253,14 +262,24 @@ class Graph:
             self.lifter.define(arg.name, value)
         return self.sequence(block, stop)
 
+    @contextmanager
+    def _awaiting(self, join: str | None) -> Generator[None]:
+        if join is None or join in self.pending:
+            yield
+            return
+        self.pending.append(join)
+        yield
+        self.pending.pop()
+
     def branch(self, op: MOp, stop: str | None) -> Exit:
         lifter = self.lifter
         condition = lifter.value(op.operands[0], op)
         join = self.join(op, stop)
         sides: list[tuple[Block, Exit]] = []
-        for side in (0, 1):
-            with lifter.builder.region() as block, lifter.scope():
-                sides.append((block, self.follow(op, side, join)))
+        with self._awaiting(join):
+            for side in (0, 1):
+                with lifter.builder.region() as block, lifter.scope():
+                    sides.append((block, self.follow(op, side, join)))
         lifter.builder.loc = op.loc
         met = _merge(lifter, op, condition, sides)
         if join == stop or join is None or met.reached is False:

@@ -6,6 +6,7 @@ and `expand_dims` becomes a base and offsets; see `context.Pointer`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from undertow.frontend.context import Lifter, Operand, Pointer, Row
@@ -13,7 +14,7 @@ from undertow.frontend.refusals import ATOMICS
 from undertow.frontend.ttir import MOp
 from undertow.ir import I1, I8, I64, Access, Attr, Op, PointerType, TensorType, Value
 
-_CACHES = {"ca": ".ca", "cg": ".cg", "cv": ".cv", "wb": ".wb", "cs": ".cs", "wt": ".wt"}
+_POLICY = re.compile(r"(\w+) = (\w+)")
 
 
 def _addptr(lifter: Lifter, op: MOp) -> None:
@@ -158,9 +159,12 @@ def _atomic(lifter: Lifter, op: MOp) -> None:
             hint="reduce inside the program and store one value to each address",
         )
     if any(lifter.users(name) for name in op.results):
-        lifter.refuse(op, "the old value that `tl.atomic_add` returns is not supported",
-                      why="it depends on the order in which programs run",
-                      hint="use `tl.atomic_add` for its effect only")  # fmt: skip
+        lifter.refuse(
+            op,
+            "the old value that `tl.atomic_add` returns is not supported",
+            why="it depends on the order in which programs run",
+            hint="use `tl.atomic_add` for its effect only",
+        )
     pointer = _pointer(lifter, op)
     value = lifter.value(op.operands[1], op)
     mask = lifter.value(op.operands[2], op) if len(op.operands) > 2 else None
@@ -201,25 +205,22 @@ def _as_bool(lifter: Lifter, value: Value) -> Value:
 def _hints(lifter: Lifter, op: MOp) -> dict[str, Attr]:
     """Cache hints, spelled as `tl.load` takes them."""
     if op.attrs.get("isVolatile", "false") != "false":
-        lifter.refuse(op, "`volatile=True` is not supported",
-                      why="another program may change the value between two reads",
-                      hint="drop it if no other program writes there")  # fmt: skip
-    if "boundaryCheck" in op.attrs and op.attrs["boundaryCheck"] not in (
-        "array<i32>",
-        "array<i32:>",
-    ):
         lifter.refuse(
             op,
-            "`boundary_check` of a block pointer is not supported",
-            hint="use a mask",
+            "`volatile=True` is not supported",
+            why="another program may change the value between two reads",
+            hint="drop it if no other program writes there",
         )
+    names = ("cacheModifier", "evictionPolicy")
+    cache, evict = (op.attrs.get(name) for name in names)
+    for key, value in _POLICY.findall(op.attrs.get("cachePolicy", "")):  # since 3.9
+        cache = value if key == "cache_modifier" else cache
+        evict = value if key == "eviction_policy" else evict
     hints: dict[str, Attr] = {}
-    evict = op.attrs.get("evictionPolicy", "evict_normal")
-    if evict != "evict_normal":
+    if cache not in (None, "none"):
+        hints["cache"] = f".{cache}"
+    if evict not in (None, "evict_normal"):
         hints["evict"] = evict
-    cache = op.attrs.get("cacheModifier", "none")
-    if cache != "none":
-        hints["cache"] = _CACHES[cache]
     return hints
 
 

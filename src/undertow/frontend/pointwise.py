@@ -42,7 +42,7 @@ _CASTS = {
 }  # fmt: skip
 """Conversions of values, and whether an integer side is signed."""
 
-_NEAREST = (None, "rtne", "to_nearest_even")
+_NEAREST = (None, "rtne", "to_nearest_even", "nneg")
 
 
 def _simple(opcode: str) -> Row:
@@ -55,9 +55,7 @@ def _simple(opcode: str) -> Row:
 def _cast(signed: bool) -> Row:
     def row(lifter: Lifter, op: MOp) -> None:
         (value,) = lifter.values(op)
-        rounding = op.attrs.get("rounding") or next(
-            (w for w in op.words if w.startswith("to")), None
-        )
+        rounding = op.attrs.get("rounding", *op.words[:1])
         if rounding not in _NEAREST:
             lifter.refuse(
                 op,

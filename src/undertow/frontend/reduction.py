@@ -117,10 +117,10 @@ def _arg_kinds(args: tuple[str, ...], trees: list[Tree]) -> tuple[str, str] | No
         wins: Tree = (greater, v1, v2)
         tie = _sorted("arith.andi", _sorted(equal, v1, v2), ("arith.cmpi slt", i1, i2))
         for condition in (wins, _sorted("arith.ori", wins, tie)):
-            if trees == [
-                ("arith.select", condition, v1, v2),
-                ("arith.select", condition, i1, i2),
-            ]:
+            chosen: Tree = ("arith.select", condition, v1, v2)
+            if trees[1] == ("arith.select", condition, i1, i2) and (
+                trees[0] == chosen or _kind((v1, v2), trees[0]) == value_kind
+            ):
                 return index_kind, value_kind
     return None
 

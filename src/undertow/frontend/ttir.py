@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from undertow.errors import CaptureError
 from undertow.frontend.location import Locations
-from undertow.ir import Loc
+from undertow.ir import UNKNOWN, Loc
 
 _NAME = r"%[\w$.\-]++(?:#\d+)?+"
 _HEAD = re.compile(
@@ -33,6 +33,7 @@ _MODIFIER = re.compile(r"\b(fastmath|overflow)<([^>]*)>")
 _WORD = re.compile(r"(?<![%\w#^.$\-])[A-Za-z_]\w*")
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.+)>$")
 _POINTER = re.compile(r"!tt\.ptr<([^<>,]+)(?:, *\d+)?>$")
+_ELIDING = ("scf.if", "scf.for")
 _ARROW = "\N{RIGHTWARDS ARROW}"
 _DEPTH = {"(": 1, "[": 1, "{": 1, "<": 1, ")": -1, "]": -1, "}": -1, ">": -1}
 
@@ -129,7 +130,7 @@ def parse_module(text: str) -> tuple[MFunc, ...]:
 
 
 def walk(funcs: tuple[MFunc, ...]) -> Iterator[tuple[str, int]]:
-    """Name and operand count of each op, in the order of MLIR's walk: inner ones first."""
+    """Name and operand count of each op, in the order of MLIR's walk: inner first."""
     for func in funcs:
         yield from walk_region(func.region)
         yield "tt.func", 0
@@ -204,7 +205,7 @@ class _Reader:
         text, regions = line[head.end() :], list[MRegion]()
         while text.endswith("{"):
             region, tail = self.region()
-            regions.append(region)
+            regions.append(_terminated(region) if head[3] in _ELIDING else region)
             text = text[:-1] + tail
         text, loc = self.loc(text)
         return _op(head[3], _results(head[1] or ""), text, tuple(regions), loc)
@@ -236,6 +237,14 @@ class _Reader:
             f"unreadable TTIR: {message} in `{self.lines[self.at - 1]}`",
             hint="this version of Triton may print something new; please report it",
         )
+
+
+def _terminated(region: MRegion) -> MRegion:
+    """`region` with the `scf.yield` that is not printed where it has no operands."""
+    for block in region.blocks:
+        if not block.ops or block.ops[-1].name != "scf.yield":
+            block.ops.append(_op("scf.yield", (), "", (), UNKNOWN))
+    return region
 
 
 def _results(text: str) -> tuple[str, ...]:
