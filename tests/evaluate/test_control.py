@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from evaluate.kernels import kernel
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluate.kernels import kernel
 from undertow.errors import LaunchError
 from undertow.evaluate import compile_kernel, run
 
@@ -30,28 +30,27 @@ NUMBERS = """kernel numbers(%y_ptr: ptr<i32>) {
 }"""
 
 # y[p] = log(x[p]) where x[p] > 0, and otherwise n[p] += 1; then z[p] says which.
-BRANCH = """kernel branch(%x_ptr: ptr<f32>, %y_ptr: ptr<f32>, %n_ptr: ptr<f32>, %z_ptr: ptr<f32>) {
+BRANCH = """kernel branch(
+  %x_ptr: ptr<f32>, %y_ptr: ptr<f32>, %n_ptr: ptr<f32>, %z_ptr: ptr<f32>
+) {
   %p = program_id() <axis=0> : i32
   %x = load(%x_ptr, %p) : f32
   %zero = const() <value=0.0> : f32
   %one = const() <value=1.0> : f32
   %c = cmp(%x, %zero) <predicate="ogt"> : i1
-  %far = const() <value=1000000> : i32
   %r, %s = if(%c) : f32, f32 {
     %l = log(%x) : f32
     store(%y_ptr, %l, %p) @"branch.py":9:8
     yield(%l, %one)
   } {
-    %m = load(%n_ptr, %p) @"branch.py":11:8
+    %m = load(%n_ptr, %p) : f32 @"branch.py":11:8
     %v = add(%m, %one) : f32
     store(%n_ptr, %v, %p)
     atomic_add(%n_ptr, %one, %p)
     yield(%v, %zero)
   }
   store(%z_ptr, %s, %p)
-}""".replace(
-    'load(%n_ptr, %p) @"branch.py":11:8', 'load(%n_ptr, %p) : f32 @"branch.py":11:8'
-)
+}"""
 
 
 @pytest.mark.parametrize("grid", [(5,), (3, 4), (3, 2, 4), (1, 3, 2), (2, 1, 3)])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import torch
-from evaluate.kernels import kernel
 
+from evaluate.kernels import kernel
 from undertow.evaluate import TOLERANCES, directional_difference, finite_differences
 from undertow.ir import DTYPES
 
 # y[p] = sum_j exp(x[p, j] * w[j]), rows of x a stride apart
-ROWS = """kernel rows(%x_ptr: ptr<bf16>, %w_ptr: ptr<f32>, %y_ptr: ptr<f32>, %stride: i32) {
+ROWS = """kernel rows(
+  %x_ptr: ptr<bf16>, %w_ptr: ptr<f32>, %y_ptr: ptr<f32>, %stride: i32
+) {
   %p = program_id() <axis=0> : i32
   %row = mul(%p, %stride) : i32
   %lane = range() <start=0, end=4> : i32[4]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from evaluate.kernels import evaluate, pointwise
 
+from evaluate.kernels import evaluate, pointwise
 from undertow.evaluate.compiler import STEPS
 from undertow.evaluate.structure import REDUCE
 from undertow.ir import DTYPES, OPS

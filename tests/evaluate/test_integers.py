@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from evaluate.kernels import TORCH, evaluate, pairs, pointwise
 
+from evaluate.kernels import TORCH, evaluate, pairs, pointwise
 from undertow.ir import DTYPES
 from undertow.ir.ops import INT_BINARY, INT_PREDICATES
 

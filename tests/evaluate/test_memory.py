@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
-from evaluate.kernels import TORCH, kernel
 from torch import Tensor
 
+from evaluate.kernels import TORCH, kernel
 from undertow.errors import LaunchError, UnsupportedError
 from undertow.evaluate import run
 from undertow.ir import Kernel
@@ -22,7 +22,7 @@ COPY = """kernel copy(%x_ptr: ptr<{t}>, %y_ptr: ptr<{t}>, %n: i32) {{
   %offs = add(%base, %lane) : i32[8]
   %limit = broadcast(%n) : i32[8]
   %mask = cmp(%offs, %limit) <predicate="slt"> : i1[8]
-  %x = load(%x_ptr, %mask{other}, %offs) <mask=True{has_other}> : {t}[8] @"rows.py":7:4:x
+  %x = load(%x_ptr, %mask{other}, %offs) <mask=True{has_other}> : {t}[8] @"rows.py":7:4
   store(%y_ptr, %x{store_mask}, %offs) {attrs} @"rows.py":8:4
 }}"""
 
@@ -102,7 +102,7 @@ def test_an_empty_grid_does_nothing() -> None:
     run(copy_kernel(), {"x_ptr": y, "y_ptr": y, "n": 4}, (0,))
 
 
-# -- layouts -----------------------------------------------------------------------------
+# -- layouts ---------------------------------------------------------------------------
 
 
 def test_a_pointer_is_the_first_element_and_knows_no_strides() -> None:
@@ -130,7 +130,7 @@ def test_a_tensor_that_needs_a_gradient_is_written_and_its_version_counts() -> N
     assert not y.requires_grad
 
 
-# -- bounds ------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------
 
 
 def test_reading_out_of_bounds_names_the_line() -> None:
@@ -164,7 +164,7 @@ def test_negative_offsets_are_out_of_bounds() -> None:
         )
 
 
-# -- atomics -----------------------------------------------------------------------------
+# -- atomics ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "f16", "i32"])
@@ -197,7 +197,7 @@ def test_a_value_equal_for_all_programs_is_added_by_each() -> None:
     assert y.tolist() == [0.0, 40.0, 0.0]
 
 
-# -- the oracle --------------------------------------------------------------------------
+# -- the oracle ------------------------------------------------------------------------
 
 
 def test_the_oracle_takes_float64_tensors_for_half_pointers() -> None:
@@ -226,7 +226,7 @@ def test_the_oracle_refuses_bitcasts_of_floats() -> None:
     assert args["y_ptr"].item() == 0x3F800000
 
 
-# -- arguments ---------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
-"""Races, accesses out of bounds, unwritten elements and undefined lanes are reported."""
+"""Races, accesses out of bounds, unwritten elements and undefined lanes."""
 
 from __future__ import annotations
 
 import torch
-from evaluate.kernels import kernel
 
+from evaluate.kernels import kernel
 from undertow.evaluate import OutOfBounds, Race, Report, run
 from undertow.ir import Loc
 
 # y[(p * step + lane) * spread] = x[p * step + lane], four lanes a program
-STRIDED = """kernel strided(%x_ptr: ptr<f32>, %y_ptr: ptr<f32>, %step: i32, %spread: i32) {
+STRIDED = """kernel strided(
+  %x_ptr: ptr<f32>, %y_ptr: ptr<f32>, %step: i32, %spread: i32
+) {
   %p = program_id() <axis=0> : i32
   %0 = mul(%p, %step) : i32
   %1 = broadcast(%0) : i32[4]

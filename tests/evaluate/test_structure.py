@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
-from evaluate.kernels import TORCH, build, evaluate, kernel, lanes
 from torch import Tensor
 
+from evaluate.kernels import TORCH, build, evaluate, kernel, lanes
 from undertow.evaluate import run
 from undertow.ir import DTYPES, Access, Builder, Value, scalar
 

@@ -109,7 +109,7 @@ def _free(slots: Sequence[int], env: Env, launch: Launch) -> None:
         env[slot] = EMPTY
 
 
-# -- one row an opcode -----------------------------------------------------------------------
+# -- one row an opcode -----------------------------------------------------------------
 
 
 def _pure(compiler: _Compiler, op: Op) -> Step:
@@ -144,11 +144,9 @@ def _several(
 
 
 def _const(compiler: _Compiler, op: Op) -> Step:
-    out, value, dtype = (
-        compiler.slot(op.result),
-        op.attrs["value"],
-        compiler.dtype(op.result),
-    )
+    out, dtype = compiler.slot(op.result), compiler.dtype(op.result)
+    value = op.attrs["value"]
+    assert isinstance(value, int | float), op
     shape = (1,) * (op.result.tensor_type.rank + 1)
 
     def const(env: Env, launch: Launch) -> None:

@@ -1,4 +1,4 @@
-"""Central differences in float64, and how closely results of each dtype are compared."""
+"""Central differences in float64, and how closely each dtype is compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from undertow.evaluate.program import Program
 from undertow.ir import Kernel
 
 STEP = 6e-6
-"""The cube root of float64's precision: truncation and rounding errors are then alike."""
+"""The cube root of float64's precision, where truncation and rounding errors meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def finite_differences(
     *,
     step: float = STEP,
 ) -> dict[str, Tensor]:
-    """Derivatives of L = sum of <cotangent, output> by each element of each tensor `wrt`.
+    """Derivatives of L = sum of <cotangent, output> by the elements of tensors.
 
     Args:
         kernel: the forward kernel, run twice an element.
@@ -92,7 +92,7 @@ def directional_difference(
     *,
     step: float = STEP,
 ) -> float:
-    """The derivative of L = sum of <cotangent, output> along `directions`, in two runs."""
+    """The derivative of L = sum of <cotangent, output> along `directions`."""
     loss = _Loss(compile_kernel(kernel, torch.float64), args, grid, cotangents)
     return loss.slope(directions, step)
 
@@ -106,7 +106,8 @@ class _Loss:
 
     def point(self, name: str) -> Tensor:
         argument = self.args[name]
-        assert isinstance(argument, Tensor) and argument.is_floating_point(), name
+        assert isinstance(argument, Tensor), name
+        assert argument.is_floating_point(), name
         return argument.detach()
 
     def slope(self, directions: Mapping[str, Tensor], h: float) -> float:

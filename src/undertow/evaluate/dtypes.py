@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from undertow.ir import DType
 
-Fn = Callable[..., Tensor]
-"""A pure op on tensors; `split` alone gives a tuple of them."""
+Fn = Callable[..., Any]
+"""A pure op on tensors: gives a tensor, or a tuple of them for several results."""
 
 _TORCH: dict[str, torch.dtype] = {
     "i1": torch.bool,
@@ -28,7 +28,7 @@ _TORCH: dict[str, torch.dtype] = {
 
 
 def torch_dtype(dtype: DType, float_dtype: torch.dtype | None) -> torch.dtype:
-    """The torch dtype that holds `dtype`; every float is `float_dtype` if that is given."""
+    """The torch dtype that holds `dtype`; for floats `float_dtype`, if given."""
     if dtype.is_float and float_dtype is not None:
         return float_dtype
     return _TORCH[dtype.name]

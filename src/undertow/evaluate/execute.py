@@ -10,7 +10,7 @@ from torch import Tensor
 from undertow.evaluate.compiler import compile_kernel
 from undertow.evaluate.copies import copied
 from undertow.evaluate.launch import Argument, Poison
-from undertow.evaluate.program import LANES, Program
+from undertow.evaluate.program import Program
 from undertow.evaluate.trace import Report, Trace, Undefined, races, unwritten
 from undertow.ir import Kernel
 
@@ -26,7 +26,7 @@ def run(
     float_dtype: torch.dtype | None = None,
     sanitize: bool = False,
     poison: bool = False,
-    lanes: int = LANES,
+    lanes: int | None = None,
 ) -> Report:
     """Executes `kernel` for every program of `grid`, updating tensors in place.
 
@@ -36,12 +36,13 @@ def run(
             first element, and offsets count elements of its storage.
         grid: one to three extents; programs are numbered with the first one fastest.
         float_dtype: the dtype in which every float is evaluated, whatever its own (with
-            float64 this is the oracle), or None for each value in its own dtype. Only with
-            it may a float tensor differ in dtype from its pointer.
+            float64 this is the oracle), or None for each value in its own dtype. Only
+            with it may a float tensor differ in dtype from its pointer.
         sanitize: fills the report, and leaves out accesses out of bounds.
         poison: fills lanes that a masked load leaves undefined with NaN or a large odd
             integer, otherwise with zero.
-        lanes: the widest value's lanes that are worked on at once.
+        lanes: how many lanes of the widest value are worked on at once (None: as many
+            as suit the device).
 
     Raises:
         LaunchError: the arguments do not fit, or an access is out of bounds.
@@ -68,9 +69,9 @@ def _undefined(
     args: Mapping[str, Argument],
     grid: tuple[int, ...],
     trace: Trace,
-    lanes: int,
+    lanes: int | None,
 ) -> tuple[Undefined, ...]:
-    """For each load with undefined lanes, whether what they hold changes the outcome."""
+    """For each load with undefined lanes, whether these change the outcome."""
     found: list[Undefined] = []
     sites = sorted(trace.undefined.items())
     plain = _outcome(program, args, grid, None, lanes) if sites else []
@@ -90,9 +91,9 @@ def _outcome(
     args: Mapping[str, Argument],
     grid: tuple[int, ...],
     poison: Poison | None,
-    lanes: int,
+    lanes: int | None,
 ) -> list[Tensor]:
-    """The bytes of every tensor after a run, and the number of accesses out of bounds."""
+    """The bytes of all tensors after a run, and counts of lanes out of bounds."""
     copies, trace = copied(args), Trace()
     program(copies, grid, poison=poison, trace=trace, lanes=lanes)
     tensors = [arg for arg in copies.values() if isinstance(arg, Tensor)]

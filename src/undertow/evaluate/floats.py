@@ -1,7 +1,7 @@
 """The meaning of float ops, one row an op.
 
-The functions see float32 or float64 tensors: `pure` widens half types before the call and
-rounds the result after it.
+The functions see float32 or float64 tensors: `pure` widens half types before the call
+and rounds the result after it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def clamp_nan(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 def _round(x: Tensor) -> Tensor:
-    # Adding a half before truncating would round 0.49999997 up; the difference is exact.
+    # Adding a half and truncating would round 0.49999997 up; the difference is exact.
     whole = x.trunc()
     away = torch.copysign(((x - whole).abs() >= 0.5).to(x.dtype), x)
     return torch.copysign(whole + away, x)
@@ -38,7 +38,7 @@ def _round(x: Tensor) -> Tensor:
 
 def _cbrt(x: Tensor) -> Tensor:
     root = torch.copysign(x.abs().double().pow(1 / 3), x.double())
-    # One Newton step takes the power's error away; at 0 and at infinity it would give NaN.
+    # One Newton step takes the power's error away; at 0 and infinity it gives NaN.
     better = root - (root - x / (root * root)) / 3
     return torch.where(better.isfinite(), better, root).to(x.dtype)
 

@@ -1,13 +1,12 @@
 """The meaning of integer ops, one row an op.
 
-Integers are signless: a tensor holds the signed reading, and an op that reads its operands
-as unsigned does so here. Results wrap at the width. Where C leaves a result undefined
-(division by zero, a shift past the width) the result is some integer, never a trap: lanes
-that are masked off compute such things all the time.
+Integers are signless: a tensor holds the signed reading, and an op that reads its
+operands as unsigned does so here. Results wrap at the width. Where C leaves a result
+undefined (division by zero, a shift past the width) the result is some integer, never a
+trap: lanes that are masked off compute such things all the time.
 """
 
 from __future__ import annotations
-
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ def flipped(x: Tensor) -> Tensor:
 
 
 def unsigned(x: Tensor) -> Tensor:
-    """The unsigned reading of `x`, widened to int64 (for int64 the bits as they are)."""
+    """The unsigned reading of `x` in int64; for int64 the bits as they are."""
     bits = x.dtype.itemsize * 8
     return x if bits == 64 else x.to(torch.int64) & ((1 << bits) - 1)
 
@@ -146,7 +145,7 @@ def on_i1(fn: Fn) -> Fn:
     return narrow
 
 
-# -- conversions ---------------------------------------------------------------------------
+# -- conversions -----------------------------------------------------------------------
 
 
 def to_float(x: Tensor, dtype: torch.dtype, *, signed: bool) -> Tensor:

@@ -47,7 +47,7 @@ class Buffer:
 class Launch:
     """A chunk of programs under execution.
 
-    `active` says which of them take part (None: all), as a tensor of one bool a program.
+    `active` says which of them take part: one bool a program, or None for all.
     """
 
     kernel: Kernel
@@ -93,7 +93,7 @@ def full_grid(grid: tuple[int, ...], kernel: Kernel) -> Grid:
     return x, y, z
 
 
-# -- arguments -------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------
 
 
 def bind(

@@ -1,7 +1,7 @@
 """Loads, stores and atomic additions of all programs at once.
 
-An access is checked before it is made, so torch never sees an index out of range: what lies
-outside the tensor raises, or is written down and left out in a sanitized run.
+An access is checked before it is made, so torch never sees an index out of range: what
+lies outside the tensor raises, or is written down and left out in a sanitized run.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ def address(offsets: list[Tensor], rank: int, device: torch.device) -> Tensor:
     for offset in offsets:
         if offset.dim() == 1 and rank:
             offset = offset.view(-1, *(1,) * rank)
-        if total is None:
-            total = offset.to(torch.int64)
-        else:
-            total = total + offset
+        total = offset.to(torch.int64) if total is None else total + offset
     if total is None:
         return torch.zeros((1,) * (rank + 1), dtype=torch.int64, device=device)
     return total
@@ -40,7 +37,7 @@ def load(
     other: Tensor | None,
     dtype: torch.dtype,
 ) -> Tensor:
-    """The elements at `offsets`; lanes that are off give `other`, or something undefined."""
+    """The elements at `offsets`; lanes that are off give `other`, or are undefined."""
     buffer = launch.buffers[site.param]
     on = _with_active(launch, mask, offsets.dim())
     index, on = _inside(launch, site, buffer, offsets, on)
@@ -75,7 +72,7 @@ def store(
 def atomic_add(
     launch: Launch, site: Site, offsets: Tensor, value: Tensor, mask: Tensor | None
 ) -> None:
-    """Adds `value` in program order; a half buffer is rounded once, after all are added."""
+    """Adds `value` in program order; half buffers are rounded once a chunk."""
     index, value, buffer = _targets(launch, site, offsets, value, mask, whole=True)
     target = buffer.flat
     if not is_small_float(target.dtype):
@@ -86,7 +83,7 @@ def atomic_add(
     target[places] = sums.index_add_(0, slots, value.to(torch.float32)).to(target.dtype)
 
 
-# -- which lanes take part -------------------------------------------------------------------
+# -- which lanes take part -------------------------------------------------------------
 
 
 def _with_active(launch: Launch, mask: Tensor | None, rank: int) -> Tensor | None:
@@ -130,8 +127,8 @@ def _targets(
 ) -> tuple[Tensor, Tensor, Buffer]:
     """Index and value vectors of the lanes that write.
 
-    With `whole` every lane of every program counts, also where all hold the same; a store
-    of the same value to the same place needs to be made only once.
+    With `whole` every lane of every program counts, also where all hold the same; a
+    store of the same value to the same place needs to be made only once.
     """
     buffer = launch.buffers[site.param]
     on = _with_active(launch, mask, value.dim())
@@ -153,14 +150,16 @@ def _targets(
 
 
 def _undefined(poison: Poison | None, site: Site, dtype: torch.dtype) -> Tensor | float:
-    if poison is None or poison.only not in (None, site.number) or dtype == torch.bool:
+    if poison is None or poison.only not in (None, site.number):
         return 0
+    if dtype == torch.bool:
+        return True
     if dtype.is_floating_point:
         return poison.number
     return wrapped(poison.integer, dtype.itemsize * 8)
 
 
-# -- reports ---------------------------------------------------------------------------------
+# -- reports ---------------------------------------------------------------------------
 
 
 def _record(launch: Launch, site: Site, index: Tensor, on: Tensor | None) -> None:
@@ -191,8 +190,8 @@ def _out_of_bounds(
         launch.trace.out_of_bounds.append(found)
         return
     raise LaunchError(
-        f"`{launch.kernel.name}` {_VERBS[site.action]} `{site.param}` out of bounds: offset "
-        f"{offset} of {buffer.extent} elements",
+        f"`{launch.kernel.name}` {_VERBS[site.action]} `{site.param}` out of bounds: "
+        f"offset {offset} of {buffer.extent} elements",
         loc=site.loc,
         kernel=launch.kernel.name,
         why=f"program {coordinates(program, launch.grid)}, lane {lane}",

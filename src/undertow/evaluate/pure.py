@@ -24,7 +24,7 @@ from undertow.evaluate.structure import STRUCTURE, reduction
 from undertow.ir import I1, Op, Value
 
 Meaning = Callable[[Op, torch.dtype | None], Fn]
-"""Gives the function of an op, floats being evaluated in a dtype (None: each in its own)."""
+"""Gives the function of an op; floats are evaluated in a dtype, or (None) their own."""
 
 
 def _widened(fn: Fn, dtype: torch.dtype) -> Fn:

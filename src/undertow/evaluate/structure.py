@@ -1,8 +1,8 @@
 """The meaning of structural ops and reductions, one row an op or a kind.
 
-A value of shape S is held as a tensor of rank 1 + len(S): programs first. An extent of 1
-stands for any extent (a value that is the same for all programs, or along an axis), so a
-`broadcast` costs nothing, and only ops that move or combine elements expand.
+A value of shape S is held as a tensor of rank 1 + len(S): programs first. An extent of
+1 stands for any extent (a value that is the same for all programs, or along an axis),
+so a `broadcast` costs nothing, and only ops that move or combine elements expand.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _join(op: Op) -> Fn:
 
 def _split(op: Op) -> Fn:
     # -1 is the second half, and the first again where both halves are held as one.
-    return lambda x: (x.select(-1, 0), x.select(-1, -1))  # type: ignore[return-value]
+    return lambda x: (x.select(-1, 0), x.select(-1, -1))
 
 
 STRUCTURE: dict[str, Callable[[Op], Fn]] = {
@@ -69,7 +69,7 @@ STRUCTURE: dict[str, Callable[[Op], Fn]] = {
 }
 
 
-# -- reductions ------------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------
 
 
 def _extreme(find: Fn, worst: float) -> Reduction:
@@ -129,7 +129,7 @@ def reduction(op: Op) -> Fn:
         shape[dim] = extent
         x, dtype = x.expand(shape), x.dtype
         if dtype == torch.bool:
-            # 0 and -1, the one-bit integers as signed ones; the lowest bit is the result.
+            # One-bit integers as 0 and -1; the lowest bit is the result.
             result = combine(-x.to(torch.int8), dim)
             return result if is_index else (result & 1).to(torch.bool)
         if not is_small_float(dtype):

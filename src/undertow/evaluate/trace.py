@@ -28,8 +28,8 @@ ACTIONS: dict[str, Action] = {
 class Race:
     """Two programs, or two lanes of one store, that meet at an element.
 
-    `kind` is "store" where both write and "load" where the second only reads; `count` is
-    the number of elements at which the two accesses do so, the first one is described.
+    `kind` is "store" where both write and "load" where the second only reads; `count`
+    is the number of elements at which the two ops do so, the first one is described.
     """
 
     param: str
@@ -85,7 +85,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A memory op: its number in the kernel, what it does to which parameter, and where.
+    """A memory op: its number, what it does to which parameter, and where.
 
     `shape` is the shape of the access.
     """
@@ -118,11 +118,11 @@ class Trace:
     undefined: dict[int, Site] = field(default_factory=lambda: dict[int, Site]())
 
 
-# -- conclusions -----------------------------------------------------------------------------
+# -- conclusions -----------------------------------------------------------------------
 
 
 def races(trace: Trace, tensors: Mapping[str, Tensor]) -> tuple[Race, ...]:
-    """Races among the events; parameters that share a storage are looked at together."""
+    """Races among the events, also between parameters that share a storage."""
     groups: dict[int, list[Event]] = {}
     for event in trace.events:
         storage = tensors[event.site.param].untyped_storage().data_ptr()
@@ -153,7 +153,7 @@ def _read_races(
     sites: dict[int, Site],
     tensors: Mapping[str, Tensor],
 ) -> list[Race]:
-    """Loads of an element that another program writes: its first or its last writer is."""
+    """Loads of an element whose first or last writer is another program."""
     reads = _sorted(loads, tensors)
     found: list[Tensor] = []
     last = writes.shape[1] - 1
@@ -170,7 +170,7 @@ def _read_races(
 
 
 def _sorted(events: list[Event], tensors: Mapping[str, Tensor]) -> Tensor:
-    """Rows address (in bytes, within the storage), program, number; by address, program."""
+    """Rows address (bytes in the storage), program, number; in that order."""
     rows: list[Tensor] = []
     for event in events:
         tensor = tensors[event.site.param]
@@ -203,7 +203,9 @@ def _described(
         mine = pairs[:, :, (pairs[0, 2] == first) & (pairs[1, 2] == second)]
         site = sites[second]
         tensor = tensors[site.param]
-        offset = int(mine[0, 0, 0]) // tensor.element_size() - tensor.storage_offset()
+        offset = int(mine[0, 0, 0]) // tensor.element_size() - int(
+            tensor.storage_offset()
+        )
         programs = (int(mine[0, 1, 0]), int(mine[1, 1, 0]))
         locs = (sites[first].loc, site.loc)
         count = int(torch.unique(mine[0, 0]).numel())
