@@ -174,3 +174,15 @@ def test_a_kernel_is_compiled_once() -> None:
     k = kernel(NUMBERS)
     assert compile_kernel(k) is compile_kernel(k)
     assert compile_kernel(k) is not compile_kernel(k, torch.float64)
+
+
+@pytest.mark.gpu
+def test_cuda_tensors_give_what_cpu_tensors_give() -> None:
+    torch.manual_seed(4)
+    x = torch.randn(300)
+    for here, there in zip(branch(x), branch(x.cuda(), lanes=64), strict=True):
+        torch.testing.assert_close(there.cpu(), here)
+    args = {"x_ptr": x.cuda(), "y_ptr": x.cuda(), "n_ptr": x.cuda(), "z_ptr": x.cuda()}
+    report = run(kernel(BRANCH), args, (300,), sanitize=True)
+    assert not report.out_of_bounds
+    assert report.unwritten["y_ptr"] == int((x <= 0).sum())

@@ -59,7 +59,7 @@ def copy_kernel(
 
 
 def copy(x: Tensor, n: int, *, other: bool = False, poison: bool = False) -> Tensor:
-    """A copy of `n` elements in which lanes past `n` are written as they were loaded."""
+    """A copy of `n` elements; lanes past `n` are written as they were loaded."""
     y = torch.full((16,), 99).to(x.dtype)
     name = {v: k for k, v in TORCH.items()}[x.dtype]
     k = copy_kernel(name, other=other, masked=False)
@@ -100,6 +100,21 @@ def test_nothing_is_read_where_all_lanes_are_off() -> None:
 def test_an_empty_grid_does_nothing() -> None:
     y = torch.zeros(4)
     run(copy_kernel(), {"x_ptr": y, "y_ptr": y, "n": 4}, (0,))
+
+
+def test_scalars_have_masks_too() -> None:
+    text = """kernel k(%x_ptr: ptr<f32>, %y_ptr: ptr<f32>, %n: i32) {
+      %p = program_id() <axis=0> : i32
+      %in = cmp(%p, %n) <predicate="slt"> : i1
+      %fill = const() <value=7.0> : f32
+      %x = load(%x_ptr, %in, %fill, %p) <mask=True, other=True> : f32
+      %out = cmp(%p, %n) <predicate="sge"> : i1
+      store(%y_ptr, %x, %out, %p) <mask=True>
+      store(%y_ptr, %x, %in, %p) <mask=True>
+    }"""
+    y = torch.zeros(5)
+    run(kernel(text), {"x_ptr": torch.ones(3), "y_ptr": y, "n": 3}, (5,))
+    assert y.tolist() == [1.0, 1.0, 1.0, 7.0, 7.0]
 
 
 # -- layouts ---------------------------------------------------------------------------

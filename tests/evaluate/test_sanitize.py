@@ -109,6 +109,10 @@ def test_out_of_bounds_is_left_out_and_described() -> None:
     assert report.unwritten == {"y_ptr": 0}
 
 
+def test_nothing_is_written_by_no_program() -> None:
+    assert strided(4, 1, programs=0).unwritten == {"y_ptr": 16}
+
+
 def test_unwritten_counts_the_elements_of_a_view() -> None:
     base = torch.zeros(8, 4)
     args = {"x_ptr": torch.rand(16), "y_ptr": base[:, ::2], "step": 4, "spread": 2}

@@ -12,7 +12,7 @@ from undertow.evaluate.copies import copied
 from undertow.evaluate.launch import Argument, Poison
 from undertow.evaluate.program import Program
 from undertow.evaluate.trace import Report, Trace, Undefined, races, unwritten
-from undertow.ir import Kernel
+from undertow.ir import Kernel, walk
 
 _POISONS = ((float("nan"), 0x5BD1E995), (12289.0, -0x2545F491), (-12289.0, 0x1234567))
 """A NaN is lost on `maxnum`, and a large number of one sign on `max` or `min`."""
@@ -59,9 +59,13 @@ def run(
     return Report(
         races(trace, tensors),
         tuple(trace.out_of_bounds),
-        unwritten(trace, tensors),
+        unwritten(trace, tensors, _stored(kernel)),
         _undefined(program, before, grid, trace, lanes),
     )
+
+
+def _stored(kernel: Kernel) -> list[str]:
+    return [op.operands[0].name for op in walk(kernel.body) if op.opcode == "store"]
 
 
 def _undefined(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -58,7 +58,7 @@ class Launch:
     buffers: Mapping[str, Buffer]
     poison: Poison | None = None
     trace: Trace | None = None
-    active: Tensor | None = field(default=None)
+    active: Tensor | None = None
 
     def program_id(self, axis: int) -> Tensor:
         return _program_id(self.grid, axis, self.start, self.count, self.device)

@@ -46,9 +46,8 @@ def load(
         if mask is not None and other is None:
             launch.trace.undefined[site.number] = site
     if buffer.extent:
-        found = (
-            buffer.flat.index_select(0, index.reshape(-1)).view(index.shape).to(dtype)
-        )
+        found = _bits(buffer.flat).index_select(0, index.reshape(-1)).view(index.shape)
+        found = found.view(buffer.flat.dtype).to(dtype)
     else:
         found = torch.zeros(index.shape, dtype=dtype, device=index.device)
     if on is None:
@@ -63,10 +62,7 @@ def store(
 ) -> None:
     """Writes `value`; where two lanes meet, one of them wins."""
     index, value, buffer = _targets(launch, site, offsets, value, mask, whole=False)
-    if buffer.flat.dtype.itemsize == 1:  # scatter does not know the 8-bit floats
-        buffer.flat.view(torch.int8).scatter_(0, index, value.view(torch.int8))
-    else:
-        buffer.flat.scatter_(0, index, value)
+    _bits(buffer.flat).scatter_(0, index, _bits(value))
 
 
 def atomic_add(
@@ -81,6 +77,11 @@ def atomic_add(
     places, slots = torch.unique(index, return_inverse=True)
     sums = target[places].to(torch.float32)
     target[places] = sums.index_add_(0, slots, value.to(torch.float32)).to(target.dtype)
+
+
+def _bits(x: Tensor) -> Tensor:
+    """`x`, or its bytes if it holds 8-bit floats, which few torch functions know."""
+    return x.view(torch.int8) if x.dtype.itemsize == 1 else x
 
 
 # -- which lanes take part -------------------------------------------------------------

@@ -213,23 +213,17 @@ def _described(
     return found
 
 
-def unwritten(trace: Trace, tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """For each parameter stored to, the elements of its tensor that nothing wrote."""
-    written: dict[str, Tensor] = {}
-    stored: set[str] = set()
-    for event in trace.events:
-        if event.site.action == "load":
-            continue
-        name, tensor = event.site.param, tensors[event.site.param]
-        if name not in written:
-            written[name] = torch.zeros(
-                extent(tensor), dtype=torch.bool, device=tensor.device
-            )
-        written[name][event.address] = True
-        if event.site.action == "store":
-            stored.add(name)
+def unwritten(
+    trace: Trace, tensors: Mapping[str, Tensor], stored: Iterable[str]
+) -> dict[str, int]:
+    """For each parameter in `stored`, the elements of its tensor that nothing wrote."""
     counts: dict[str, int] = {}
-    for name in sorted(stored):
-        view = written[name].as_strided(tensors[name].shape, tensors[name].stride())
+    for name in sorted(set(stored)):
+        tensor = tensors[name]
+        reach = torch.zeros(extent(tensor), dtype=torch.bool, device=tensor.device)
+        for event in trace.events:
+            if event.site.param == name and event.site.action != "load":
+                reach[event.address] = True
+        view = reach.as_strided(tensor.shape, tensor.stride())
         counts[name] = int((~view).sum())
     return counts
