@@ -25,6 +25,7 @@ from undertow.rules import RULES, Zero
 from undertow.transform.cotangent_layout import StridedCotangent, by_own_strides
 from undertow.transform.place import Placement, find, place, program_axes, visit
 from undertow.transform.rebuild import simplify
+from undertow.transform.variables import name_variables
 from undertow.transform.reverse import REVERSE, Buffers, reverse
 
 
@@ -132,7 +133,7 @@ def differentiate(
         UnsupportedError: something on the way from `wrt` to `outputs` has no derivative, or
             an overwritten input is needed.
     """
-    forward = simplify(kernel)
+    forward = name_variables(simplify(kernel))
     try:
         return verify_backward(_differentiate(forward, wrt, outputs, atomic))
     except UndertowError as error:

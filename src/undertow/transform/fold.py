@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Callable
 
-from undertow.ir import I1, Attr, Builder, TensorType, Type, Value
+from undertow.ir import I1, OPS, Attr, Builder, TensorType, Type, Value
 
 Operands = tuple[Value, ...]
 Attrs = dict[str, Attr]
@@ -20,9 +20,32 @@ def fold(
     b: Builder, opcode: str, operands: Operands, attrs: Attrs, type: Type
 ) -> Value | None:
     """The simpler value for ``opcode(operands)``, or None."""
-    rule = _RULES.get(opcode)
     assert isinstance(type, TensorType)
-    return rule(b, operands, attrs, type) if rule else None
+    rule = _RULES.get(opcode)
+    value = rule(b, operands, attrs, type) if rule else None
+    if value is None and OPS[opcode].kind == "pointwise" and opcode != "neg":
+        value = _before_broadcast(b, opcode, operands, attrs, type)
+    return value
+
+
+def _before_broadcast(
+    b: Builder, opcode: str, xs: Operands, attrs: Attrs, type: TensorType
+) -> Value | None:
+    """f(broadcast(x), broadcast(y)) = broadcast(f(x, y)): computed once, not per lane."""
+    spread = [v.op for v in xs if v.op is not None and v.op.opcode == "broadcast"]
+    constants = sum(_opcode(v) == "const" for v in xs)
+    if not spread or len(spread) + constants != len(xs):
+        return None
+    narrow = spread[0].operands[0].shape
+    if any(op.operands[0].shape != narrow for op in spread):
+        return None
+    inner = [
+        v.op.operands[0]
+        if v.op is not None and v.op.opcode == "broadcast"
+        else b.const(constant(v) or 0, v.tensor_type.with_shape(narrow))
+        for v in xs
+    ]
+    return b.broadcast(b.pure(opcode, inner, type.with_shape(narrow), attrs), type.shape)
 
 
 def constant(value: Value) -> int | float | bool | None:

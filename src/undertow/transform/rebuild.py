@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from undertow.ir import OPS, Block, Builder, Kernel, Op, Value
 from undertow.transform.fold import fold
@@ -13,7 +14,7 @@ Env = dict[Value, Value]
 
 def copy_op(b: Builder, op: Op, env: Env) -> None:
     """Appends `op` with its operands looked up in `env`, and enters its results there."""
-    b.loc = op.loc
+    b.loc = replace(op.loc, name="")  # a copy has the name of what it copies, or none
     operands = tuple(env[v] for v in op.operands)
     if OPS[op.opcode].pure:
         for result in op.results:

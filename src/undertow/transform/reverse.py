@@ -10,7 +10,7 @@ forward is removed as dead code, so nothing here decides what to save.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from undertow.analysis.activity import Activity, path_to_output
 from undertow.errors import UnsupportedError
@@ -100,7 +100,7 @@ class Sweep:
     def block(self, ops: Iterable[Op]) -> None:
         """Transposes `ops`, last first."""
         for op in reversed(list(ops)):
-            self.b.loc = op.loc
+            self.b.loc = replace(op.loc, name="")
             if op.opcode == "store":
                 self.store(op)
             elif op.opcode == "if":
@@ -114,8 +114,16 @@ class Sweep:
         if not self.activity.active(value):
             return
         known = self.cts.get(value)
-        ct.value.name = ct.value.name or f"d_{value.name}"
-        self.cts[value] = ct if known is None else add(self.b, known, ct)
+        total = ct if known is None else add(self.b, known, ct)
+        if value.name:
+            self.rename(total.value, f"d_{value.name}", known)
+        self.cts[value] = total
+
+    def rename(self, value: Value, name: str, part: Cotangent | None) -> None:
+        """Names a cotangent; a part of the sum it has become gives the name up."""
+        if part is not None and part.value.name == name:
+            part.value.name = ""
+        value.name = value.name or name
 
     def primal(self, value: Value) -> Value:
         """The recomputed value, in the dtype of cotangents."""
@@ -216,7 +224,9 @@ class Sweep:
         gradient = self.buffers.gradients.get(access.base)
         if gradient is not None:
             value = clean(self.b, ct, given=mask)
-            value = value if mask is None else where_seen(self.b, value, mask)
+            seen = value if mask is None else where_seen(self.b, value, mask)
+            seen.name = seen.name or value.name or (op.result.name and f"d_{op.result.name}")
+            value = seen
             self.b.atomic_add(self.at(access, gradient, value, mask, None))
 
     def store(self, op: Op) -> None:

@@ -1,0 +1,48 @@
+"""Writes a derived backward, with a docstring that says where each gradient goes."""
+
+from __future__ import annotations
+
+import os
+
+from undertow.analysis.exclusive import Exclusive
+from undertow.emit.source import emit
+from undertow.transform.differentiate import Backward, Gradient
+
+
+def emit_backward(backward: Backward) -> str:
+    """The source of a module with the backward kernel of `backward`."""
+    reasons = {
+        g.name: f"atomic: {g.placement.finding.reason}"
+        for g in backward.gradients
+        if not isinstance(g.placement.finding, Exclusive)
+    }
+    return emit(backward.kernel, describe(backward), reasons)
+
+
+def describe(backward: Backward) -> list[str]:
+    """The lines of the docstring."""
+    forward = backward.forward
+    origin = ""
+    if forward.loc.known:
+        origin = f" ({os.path.basename(forward.loc.file)}:{forward.loc.line})"
+    recomputed = ", ".join(backward.recomputed) or "nothing"
+    lines = [
+        f"Backward of `{forward.name}`{origin}.",
+        "",
+        f"Recomputed: {recomputed}. Saved: nothing.",
+        *(placement(g) for g in backward.gradients),
+    ]
+    if backward.zeros:
+        lines.append(f"Zero, as no output depends on it: {', '.join(backward.zeros)}.")
+    return lines
+
+
+def placement(gradient: Gradient) -> str:
+    """One line on where a gradient goes and why."""
+    stem = gradient.name.removesuffix("_ptr")
+    finding = gradient.placement.finding
+    if not isinstance(finding, Exclusive):
+        return f"{stem}: atomic_add in {gradient.dtype}; {finding.reason}."
+    conditions = " and ".join(map(str, finding.conditions))
+    tested = f" (if {conditions}, tested at launch)" if conditions else ""
+    return f"{stem}: plain store, each element is written once{tested}."

@@ -1,0 +1,373 @@
+"""Turns values into expressions: named values by name, single-use ones in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from undertow.analysis.addresses import uniform
+from undertow.emit import spelling
+from undertow.emit.text import (
+    ATOM,
+    OPERATORS,
+    SUM,
+    UNARY,
+    Text,
+    binary,
+    call,
+    dtype,
+    number,
+    shape,
+)
+from undertow.ir import I1, Access, DType, Op, Value
+
+Shape = tuple[int, ...]
+ARITHMETIC = ("add", "sub", "mul", "div")
+
+
+@dataclass
+class Expressions:
+    """Writes values as text.
+
+    Attributes:
+        names: the values that have a variable.
+        extents: constexpr names by the number they stand for.
+        combines: names of the helper functions that reductions need, by kind.
+    """
+
+    names: dict[Value, str]
+    extents: Mapping[int, str]
+    combines: dict[str, str] = field(default_factory=lambda: dict[str, str]())
+
+    def text(self, value: Value) -> Text:
+        """`value` with exactly its shape, unless it is a literal."""
+        if value in self.names:
+            return Text(self.names[value])
+        if value.op is None:
+            return Text(value.name)
+        return self.build(value.op)
+
+    def extent(self, size: int) -> str:
+        return self.extents.get(size, str(size))
+
+    def build(self, op: Op) -> Text:
+        """The expression an op computes, not looking at the name of its result."""
+        writer = self._writers().get(op.opcode)
+        if writer is not None:
+            return writer(op)
+        if op.opcode in OPERATORS:
+            return self.operator(op)
+        arguments = [t.text for t in self.spread(op.operands, op.result.shape)]
+        if op.opcode in spelling.CALLS:
+            return self.function(op, arguments)
+        return spelling.extremum(op, arguments)
+
+    def _writers(self) -> dict[str, Callable[[Op], Text]]:
+        return {
+            "const": self.const,
+            "range": self.range,
+            "program_id": lambda op: call("tl.program_id", str(op.int_attr("axis"))),
+            "num_programs": lambda op: call(
+                "tl.num_programs", str(op.int_attr("axis"))
+            ),
+            "neg": lambda op: Text(
+                f"-{self.stripped(op.operands[0])[0].within(ATOM)}", UNARY
+            ),
+            "reciprocal": lambda op: binary(
+                "/", 1, Text("1.0"), self.text(op.operands[0])
+            ),
+            "round": self.round,
+            "cmp": self.cmp,
+            "select": self.select,
+            "cast": self.cast,
+            "bitcast": self.bitcast,
+            "broadcast": self.broadcast,
+            "expand_dims": self.expand_dims,
+            "reshape": self.reshape,
+            "transpose": self.transpose,
+            "join": lambda op: call("tl.join", *(self.full(v) for v in op.operands)),
+            "split": lambda op: call("tl.split", self.full(op.operands[0])),
+            "reduce": self.reduce,
+            "load": self.load,
+            **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit"), self.test),
+        }
+
+    # -- shapes ---------------------------------------------------------------------------
+
+    def stripped(self, value: Value) -> tuple[Text, Shape]:
+        """`value` without the broadcasts Triton does by itself, and its shape then."""
+        if value not in self.names and value.op is not None:
+            if value.op.opcode == "broadcast":
+                return self.stripped(value.op.operands[0])
+            if value.op.opcode == "const":
+                return self.literal(value.op), ()
+        return self.text(value), value.shape
+
+    def spread(self, values: Sequence[Value], result: Shape) -> list[Text]:
+        """Operands that Triton broadcasts to `result` together."""
+        parts = [self.stripped(v) for v in values]
+        if broadcast_shape([s for _, s in parts]) == result:
+            return [text for text, _ in parts]
+        return [Text(self.full(values[0])), *(text for text, _ in parts[1:])]
+
+    def full(self, value: Value) -> str:
+        """`value` as a tensor of exactly its shape; literals are filled in."""
+        op = value.op
+        if value in self.names or op is None or op.opcode not in ("const", "broadcast"):
+            return self.text(value).text
+        extents, kind = self.extents_of(value.shape), dtype(value.tensor_type.dtype)
+        if op.opcode == "const":
+            if op.attrs["value"] == 0 and value.shape:
+                return f"tl.zeros({extents}, {kind})"
+            return f"tl.full({extents}, {self.literal(op).text}, {kind})"
+        inner, inner_shape = self.stripped(op.operands[0])
+        if not inner_shape:
+            return f"tl.full({extents}, {inner.text}, {kind})"
+        return f"tl.broadcast_to({inner.text}, {extents})"
+
+    def extents_of(self, of: Shape) -> str:
+        return shape(tuple(self.extent(n) for n in of)) if of else "()"
+
+    # -- sources ----------------------------------------------------------------------------
+
+    def literal(self, op: Op) -> Text:
+        value = op.attrs["value"]
+        assert isinstance(value, int | float)
+        if op.result.tensor_type.dtype.is_int and op.result.tensor_type.dtype != I1:
+            return Text(self.extents[value]) if value in self.extents else number(value)  # type: ignore[index]
+        return number(value)
+
+    def const(self, op: Op) -> Text:
+        return Text(self.full(op.result)) if op.result.shape else self.literal(op)
+
+    def range(self, op: Op) -> Text:
+        return call(
+            "tl.arange", str(op.int_attr("start")), self.extent(op.int_attr("end"))
+        )
+
+    # -- pointwise --------------------------------------------------------------------------
+
+    def operator(self, op: Op) -> Text:
+        symbol, level = OPERATORS[op.opcode]
+        of = op.result.tensor_type.dtype
+        if op.opcode == "xor" and of == I1 and _is_true(op.operands[1]):
+            return self.inverted(op.operands[0])
+        left, right = self.promoted(op) or self.spread(op.operands, op.result.shape)
+        if op.opcode in spelling.UNSIGNED:
+            left, right = (
+                spelling.as_unsigned(left, of),
+                spelling.as_unsigned(right, of),
+            )
+            return spelling.as_signed(binary(symbol, level, left, right), of)
+        return binary(symbol, level, left, right)
+
+    def promoted(self, op: Op) -> list[Text] | None:
+        """Operands without a cast that Triton's type promotion makes anyway."""
+        target = op.result.tensor_type.dtype
+        if op.opcode not in ARITHMETIC or not target.is_float:
+            return None
+        for index, value in enumerate(op.operands):
+            inner = self.implicit(value, target)
+            other = op.operands[1 - index]
+            if (
+                inner is None
+                or self.weak(other)
+                or self.implicit(other, target) is not None
+            ):
+                continue
+            pair = [other, other]
+            pair[index] = inner
+            return self.spread(pair, op.result.shape)
+        return None
+
+    def implicit(self, value: Value, target: DType) -> Value | None:
+        """What is cast to `target` here, if arithmetic with `target` would cast it too."""
+        while value not in self.names and value.op and value.op.opcode == "broadcast":
+            value = value.op.operands[0]
+        if value in self.names or value.op is None or value.op.opcode != "cast":
+            return None
+        inner = value.op.operands[0]
+        source = inner.tensor_type.dtype
+        if source.is_int and source != I1 and value.op.attrs.get("signed", True):
+            return inner
+        return inner if source.is_float and source.bits < target.bits else None
+
+    def weak(self, value: Value) -> bool:
+        """Whether a value is written as a bare number, whose dtype does not count."""
+        while value not in self.names and value.op and value.op.opcode == "broadcast":
+            value = value.op.operands[0]
+        return value.op is not None and value.op.opcode == "const"
+
+    def function(self, op: Op, arguments: list[str]) -> Text:
+        of = op.operands[-1].tensor_type.dtype
+        if op.opcode not in spelling.UNSIGNED:
+            return call(spelling.CALLS[op.opcode], *arguments)
+        unsigned = [spelling.as_unsigned(Text(a, SUM), of).text for a in arguments]
+        return spelling.as_signed(call(spelling.CALLS[op.opcode], *unsigned), of)
+
+    def round(self, op: Op) -> Text:
+        return call("libdevice.round", self.text(op.operands[0]).text)
+
+    def test(self, op: Op) -> Text:
+        return spelling.test(op, self.text(op.operands[0]))
+
+    def cmp(self, op: Op) -> Text:
+        return self.comparison(op, op.str_attr("predicate"))
+
+    def comparison(self, op: Op, predicate: str) -> Text:
+        a, b = self.spread(op.operands, op.result.shape)
+        return spelling.compare(predicate, op.operands[0].tensor_type.dtype, a, b)
+
+    def inverted(self, condition: Value) -> Text:
+        """``not condition``; a comparison of integers is turned around instead."""
+        op = condition.op
+        if condition not in self.names and op is not None and op.opcode == "cmp":
+            inverse = spelling.INVERSE.get(op.str_attr("predicate"))
+            if inverse and op.operands[0].tensor_type.dtype.is_int:
+                return self.comparison(op, inverse)
+        text, _ = self.stripped(condition)
+        return Text(f"~{text.within(ATOM)}", UNARY)
+
+    def select(self, op: Op) -> Text:
+        return call(
+            "tl.where", *(t.text for t in self.spread(op.operands, op.result.shape))
+        )
+
+    def cast(self, op: Op) -> Text:
+        value, target = op.operands[0], op.result.tensor_type.dtype
+        source = value.tensor_type.dtype
+        text = self.text(value)
+        signed = op.attrs.get("signed", True)
+        if not signed and source.is_int and source != I1:
+            inner = spelling.as_unsigned(text, source).text
+            return call(f"{inner}.to", dtype(target))
+        if not signed and source.is_float and target.is_int:
+            inner = call(f"{text.within(ATOM)}.to", dtype(target, unsigned=True))
+            return spelling.as_signed(inner, target)
+        if signed and source == I1 and target.is_int:
+            return Text(
+                f"-{call(f'{text.within(ATOM)}.to', dtype(target)).text}", UNARY
+            )
+        if not value.shape and (value.op is None or uniform(value)):
+            return call("tl.cast", text.text, dtype(target))
+        return call(f"{text.within(ATOM)}.to", dtype(target))
+
+    def bitcast(self, op: Op) -> Text:
+        text = self.text(op.operands[0])
+        return call(
+            f"{text.within(ATOM)}.to",
+            dtype(op.result.tensor_type.dtype),
+            "bitcast=True",
+        )
+
+    # -- structure ------------------------------------------------------------------------------
+
+    def broadcast(self, op: Op) -> Text:
+        return Text(self.full(op.result))
+
+    def expand_dims(self, op: Op) -> Text:
+        """``x[:, None]``; a chain of new axes is one subscript."""
+        axes: set[int] = set()
+        value, rank = op.result, len(op.result.shape)
+        keep = list(range(rank))
+        while (
+            value.op is not None
+            and value.op.opcode == "expand_dims"
+            and (value is op.result or value not in self.names)
+        ):
+            axes.add(keep.pop(value.op.int_attr("axis")))
+            value = value.op.operands[0]
+        subscript = ", ".join("None" if i in axes else ":" for i in range(rank))
+        return Text(f"{self.text(value).within(ATOM)}[{subscript}]")
+
+    def reshape(self, op: Op) -> Text:
+        value = op.operands[0]
+        if not op.result.shape:  # one lane, whose sum is the scalar
+            flat = self.full(value)
+            if len(value.shape) > 1:
+                flat = call("tl.reshape", flat, "(1,)").text
+            return call("tl.sum", flat, "axis=0")
+        return call("tl.reshape", self.full(value), self.extents_of(op.result.shape))
+
+    def transpose(self, op: Op) -> Text:
+        order = op.tuple_attr("order")
+        text = self.full(op.operands[0])
+        if order == (1, 0):
+            return call("tl.trans", text)
+        return call("tl.permute", text, f"({', '.join(map(str, order))})")
+
+    def reduce(self, op: Op) -> Text:
+        kind, axis = op.str_attr("kind"), op.int_attr("axis")
+        function = _REDUCE.get(kind)
+        text = self.full(op.operands[0])
+        if function is not None:
+            return call(function, text, f"axis={axis}")
+        name = self.combines.setdefault(kind, f"_{kind}")
+        return call("tl.reduce", text, str(axis), name)
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def pointer(self, access: Access, result: Shape) -> str:
+        """``base + offset + offset``."""
+        parts = [self.stripped(offset) for offset in access.offsets]
+        if result and broadcast_shape([s for _, s in parts]) != result:
+            parts.append(
+                (Text(f"tl.zeros({self.extents_of(result)}, tl.int32)"), result)
+            )
+        text = access.base.name
+        for part, _ in parts:
+            if part.level > SUM:
+                text += f" + ({part.text})"
+            elif part.text.startswith("-"):
+                text += f" - {part.text.removeprefix('-')}"
+            else:
+                text += f" + {part.text}"
+        return text
+
+    def load(self, op: Op) -> Text:
+        access = Access.of(op)
+        arguments = [self.pointer(access, op.result.shape)]
+        if access.mask is not None:
+            arguments.append(f"mask={self.stripped(access.mask)[0].text}")
+        if access.other is not None:
+            arguments.append(f"other={self.stripped(access.other)[0].text}")
+        return call("tl.load", *arguments, *hints(op))
+
+
+def hints(op: Op) -> list[str]:
+    """Cache hints of a load, carried over."""
+    found: list[str] = []
+    if "evict" in op.attrs:
+        found.append(f'eviction_policy="{op.str_attr("evict")}"')
+    if "cache" in op.attrs:
+        found.append(f'cache_modifier="{op.str_attr("cache")}"')
+    return found
+
+
+def broadcast_shape(shapes: Sequence[Shape]) -> Shape | None:
+    """The shape that operands of `shapes` broadcast to; None if they do not."""
+    rank = max((len(s) for s in shapes), default=0)
+    padded = [(1,) * (rank - len(s)) + s for s in shapes]
+    result = tuple(max(column) for column in zip(*padded, strict=True)) if rank else ()
+    ok = all(a in (1, b) for s in padded for a, b in zip(s, result, strict=True))
+    return result if ok else None
+
+
+def _is_true(value: Value) -> bool:
+    return (
+        value.op is not None
+        and value.op.opcode == "const"
+        and value.op.attrs["value"] is True
+    )
+
+
+_REDUCE = {
+    "sum": "tl.sum",
+    "max": "tl.max",
+    "min": "tl.min",
+    "smax": "tl.max",
+    "smin": "tl.min",
+    "argmax": "tl.argmax",
+    "argmin": "tl.argmin",
+    "xor": "tl.xor_sum",
+}

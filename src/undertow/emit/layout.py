@@ -1,0 +1,63 @@
+"""Line lengths: statements as `ruff format` would leave them."""
+
+from __future__ import annotations
+
+WIDTH = 88
+MAX_EXPRESSION = 66
+"""Longer expressions are taken apart, so that a statement fits on a line."""
+MAX_CALL = 100
+"""The same for a load or store, which may be split between its arguments."""
+
+
+def fits(line: str) -> bool:
+    return len(line) <= WIDTH
+
+
+def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
+    """The lines of ``target expression  # comment``, split inside a call if too long."""
+    line = f"{indent}{target}{expression}{comment}"
+    if fits(line):
+        return [line]
+    opening = expression.find("(")
+    if opening < 0 or not expression.endswith(")"):
+        return [line]
+    closing = closing_of(expression, opening)
+    head, tail = expression[: opening + 1], f"{expression[closing:]}{comment}"
+    arguments = expression[opening + 1 : closing]
+    inner = f"{indent}    {arguments}"
+    if fits(inner):
+        return [f"{indent}{target}{head}", inner, f"{indent}{tail}"]
+    parts = [f"{indent}    {part}," for part in arguments_of(arguments)]
+    return [f"{indent}{target}{head}", *parts, f"{indent}{tail}"]
+
+
+def closing_of(text: str, opening: int) -> int:
+    """The position of the bracket that closes the one at `opening`."""
+    depth = 0
+    for position in range(opening, len(text)):
+        depth += (text[position] in "([") - (text[position] in ")]")
+        if depth == 0:
+            return position
+    raise ValueError(f"unbalanced brackets in {text!r}")
+
+
+def arguments_of(text: str) -> list[str]:
+    """The arguments of a call, split at the commas outside of any bracket."""
+    parts, depth, start = list[str](), 0, 0
+    for position, character in enumerate(text):
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    return [*parts, text[start:].strip()]
+
+
+def signature(name: str, parameters: list[str]) -> list[str]:
+    """A `def` line, split as little as it must be."""
+    line = f"def {name}({', '.join(parameters)}):"
+    if fits(line):
+        return [line]
+    inner = f"    {', '.join(parameters)}"
+    if fits(inner):
+        return [f"def {name}(", inner, "):"]
+    return [f"def {name}(", *(f"    {p}," for p in parameters), "):"]

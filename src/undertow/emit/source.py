@@ -1,0 +1,75 @@
+"""Writes a kernel as a module of Triton source that needs nothing of Undertow."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+
+from undertow.emit.layout import WIDTH, signature
+from undertow.emit.statements import Writer
+from undertow.ir import Kernel, walk
+
+COMBINES = {
+    "prod": "a * b",
+    "and": "a & b",
+    "or": "a | b",
+    "umax": "tl.maximum(a, b)",
+    "umin": "tl.minimum(a, b)",
+}
+"""Bodies of the combine functions that `tl` does not bring, by kind of reduction."""
+
+
+def emit(
+    kernel: Kernel,
+    docstring: Iterable[str] = (),
+    reasons: Mapping[str, str] | None = None,
+) -> str:
+    """The source of a module that defines `kernel`.
+
+    Args:
+        kernel: what to write. Constexprs that occur as extents become parameters.
+        docstring: its lines, without indentation.
+        reasons: comments above the first write to a buffer, by its parameter's name.
+    """
+    extents = constexpr_extents(kernel)
+    lines, expressions = Writer(kernel, extents, reasons or {}).body()
+    used = [name for name in kernel.constexprs if name in extents.values()]
+    guards = [f"    tl.static_assert({n} == {kernel.constexprs[n]})" for n in used]
+    parameters = [p.name for p in kernel.params] + [f"{n}: tl.constexpr" for n in used]
+    body = [*_docstring(list(docstring)), *guards, *lines]
+    text = "\n".join(["@triton.jit", *signature(kernel.name, parameters), *body])
+    helpers = [
+        _combine(name, COMBINES[kind]) for kind, name in expressions.combines.items()
+    ]
+    imports = ["import triton", "import triton.language as tl"]
+    if "libdevice." in text:
+        imports.append("from triton.language.extra import libdevice")
+    blocks = ["\n".join(imports), *helpers, text]
+    return "\n\n\n".join(blocks) + "\n"
+
+
+def constexpr_extents(kernel: Kernel) -> dict[int, str]:
+    """Names for the extents of ranges, where one constexpr alone has that value."""
+    ends = {op.int_attr("end") for op in walk(kernel.body) if op.opcode == "range"}
+    by_value: dict[int, list[str]] = {}
+    for name, value in kernel.constexprs.items():
+        if isinstance(value, int) and not isinstance(value, bool) and value in ends:
+            by_value.setdefault(value, []).append(name)
+    return {v: names[0] for v, names in by_value.items() if len(names) == 1}
+
+
+def _docstring(lines: list[str]) -> list[str]:
+    if not lines:
+        return []
+    wrapped: list[str] = []
+    for line in lines:
+        indent = "    " if line.startswith(("- ", "d_")) else ""
+        wrapped += textwrap.wrap(line, WIDTH - 4, subsequent_indent=indent) or [""]
+    first, *rest = wrapped
+    if not rest:
+        return [f'    """{first}"""']
+    return [f'    """{first}', *(f"    {r}" if r else "" for r in rest), '    """']
+
+
+def _combine(name: str, body: str) -> str:
+    return f"@triton.jit\ndef {name}(a, b):\n    return {body}"

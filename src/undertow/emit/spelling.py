@@ -1,0 +1,117 @@
+"""How each pointwise opcode is written in Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from undertow.emit.text import COMPARE, OR, UNARY, Text, binary, call, dtype
+from undertow.ir import DType, Op
+
+CALLS: dict[str, str] = {
+    **{name: f"tl.{name}" for name in (
+        "exp exp2 log log2 sqrt sqrt_rn rsqrt sin cos erf floor ceil abs fma div_rn umulhi"
+    ).split()},
+    **{name: f"libdevice.{name}" for name in (
+        "log10 log1p expm1 cbrt tan asin acos atan sinh cosh tanh asinh acosh atanh erfc "
+        "erfinv lgamma trunc round rint fmod pow atan2 hypot copysign fdim"
+    ).split()},
+    "maxnum": "tl.maximum",
+    "minnum": "tl.minimum",
+    "smax": "tl.maximum",
+    "smin": "tl.minimum",
+    "umax": "tl.maximum",
+    "umin": "tl.minimum",
+}  # fmt: skip
+"""Opcodes that are a call of their operands."""
+
+UNSIGNED = frozenset("udiv urem ushr umax umin umulhi".split())
+"""Opcodes whose operands are read as unsigned; integers are signed in what is emitted."""
+
+COMPARISONS: dict[str, str] = {
+    "eq": "==",
+    "ne": "!=",
+    "slt": "<",
+    "sle": "<=",
+    "sgt": ">",
+    "sge": ">=",
+    "ult": "<",
+    "ule": "<=",
+    "ugt": ">",
+    "uge": ">=",
+    "oeq": "==",
+    "une": "!=",
+    "olt": "<",
+    "ole": "<=",
+    "ogt": ">",
+    "oge": ">=",
+}
+
+INVERSE: dict[str, str] = {
+    "eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sgt": "sle", "sle": "sgt",
+    "ult": "uge", "uge": "ult", "ugt": "ule", "ule": "ugt",
+}  # fmt: skip
+"""Predicates of integers that hold where the other one does not."""
+
+
+def as_unsigned(text: Text, of: DType) -> Text:
+    return call(f"{text.within(0)}.to", dtype(of, unsigned=True), "bitcast=True")
+
+
+def as_signed(text: Text, of: DType) -> Text:
+    return call(f"{text.within(0)}.to", dtype(of), "bitcast=True")
+
+
+def compare(predicate: str, of: DType, a: Text, b: Text) -> Text:
+    """A comparison; one that Python cannot write is built from those it can."""
+    if of.is_int:
+        if predicate.startswith("u"):
+            a, b = as_unsigned(a, of), as_unsigned(b, of)
+        return binary(COMPARISONS[predicate], COMPARE, a, b)
+    if predicate in COMPARISONS and predicate[0] == "o" or predicate == "une":
+        return binary(COMPARISONS[predicate], COMPARE, a, b)
+    rebuilt: dict[str, Callable[[], Text]] = {
+        "one": lambda: _either(_cmp("<", a, b), _cmp(">", a, b)),
+        "ueq": lambda: _not(_either(_cmp("<", a, b), _cmp(">", a, b))),
+        "ult": lambda: _not(_cmp(">=", a, b)),
+        "ule": lambda: _not(_cmp(">", a, b)),
+        "ugt": lambda: _not(_cmp("<=", a, b)),
+        "uge": lambda: _not(_cmp("<", a, b)),
+        "uno": lambda: _either(_cmp("!=", a, a), _cmp("!=", b, b)),
+        "ord": lambda: _not(_either(_cmp("!=", a, a), _cmp("!=", b, b))),
+    }
+    return rebuilt[predicate]()
+
+
+def _cmp(operator: str, a: Text, b: Text) -> Text:
+    return binary(operator, COMPARE, a, b)
+
+
+def _either(a: Text, b: Text) -> Text:
+    return binary("|", OR, a, b)
+
+
+def _not(a: Text) -> Text:
+    return Text(f"~{a.within(0)}", UNARY)
+
+
+def test(op: Op, x: Text) -> Text:
+    """isnan, isinf, isfinite, signbit."""
+    match op.opcode:
+        case "isnan":
+            return _cmp("!=", x, x)
+        case "isinf":
+            return _cmp("==", call("tl.abs", x.text), Text('float("inf")'))
+        case "isfinite":
+            return _cmp("<", call("tl.abs", x.text), Text('float("inf")'))
+        case _:
+            return _cmp("!=", call("libdevice.signbit", x.text), Text("0"))
+
+
+def extremum(op: Op, arguments: list[str]) -> Text:
+    """maximum, minimum and clamp with the treatment of NaN they ask for."""
+    function = {"maximum": "tl.maximum", "minimum": "tl.minimum"}.get(
+        op.opcode, "tl.clamp"
+    )
+    propagate = op.opcode != "clamp" or op.attrs.get("nan")
+    extra = ["propagate_nan=tl.PropagateNan.ALL"] if propagate else []
+    return call(function, *arguments, *extra)

@@ -1,0 +1,218 @@
+"""Decides which values get a variable, and writes a block as statements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from undertow.emit.expressions import Expressions, hints
+from undertow.emit.layout import MAX_CALL, MAX_EXPRESSION, fits, wrap
+from undertow.emit.names import Names, describe
+from undertow.emit.text import call
+from undertow.ir import Access, Block, Kernel, Loc, Op, Value
+
+TRANSPARENT = ("broadcast", "expand_dims", "const")
+"""Ops that are written where they are used, however often."""
+
+
+def count_uses(
+    block: Block, uses: dict[Value, int], users: dict[Value, list[Op]]
+) -> None:
+    """Counts uses, seeing through the ops that are always written in place."""
+    for op in block.ops:
+        for value in op.operands:
+            while value.op is not None and value.op.opcode in (
+                "broadcast",
+                "expand_dims",
+            ):
+                value = value.op.operands[0]
+            if op.opcode in ("broadcast", "expand_dims"):
+                continue
+            uses[value] = uses.get(value, 0) + 1
+            users.setdefault(value, []).append(op)
+        for region in op.regions:
+            count_uses(region, uses, users)
+
+
+@dataclass
+class Writer:
+    """Writes the statements of a kernel's body.
+
+    Attributes:
+        forced: values that get a variable because an expression would be too long.
+        reasons: comments to put above the first access to a buffer.
+    """
+
+    kernel: Kernel
+    extents: Mapping[int, str]
+    reasons: Mapping[str, str]
+    forced: set[Value] = field(default_factory=lambda: set[Value]())
+
+    def body(self) -> tuple[list[str], Expressions]:
+        """The lines of the body, indented by one level."""
+        while True:
+            run = _Run(self)
+            run.block(self.kernel.body, 1, top=True)
+            if not run.too_long - self.forced:
+                return run.lines or ["    pass"], run.expressions
+            self.forced |= run.too_long
+
+
+class _Run:
+    """One attempt, with the variables decided so far."""
+
+    def __init__(self, writer: Writer) -> None:
+        kernel = writer.kernel
+        self.writer = writer
+        taken = [*(p.name for p in kernel.params), *kernel.constexprs]
+        self.names = Names(taken)
+        self.expressions = Expressions({}, writer.extents)
+        self.lines: list[str] = []
+        self.too_long: set[Value] = set()
+        self.place = ""
+        self.section: str | None = None
+        self.explained: set[str] = set()
+        self.uses: dict[Value, int] = {}
+        self.users: dict[Value, list[Op]] = {}
+        count_uses(kernel.body, self.uses, self.users)
+        self.merged_loads: set[Value] = set()
+
+    # -- deciding ---------------------------------------------------------------------------
+
+    def needs_variable(self, op: Op, value: Value) -> bool:
+        if op.opcode in ("if", "split"):
+            return True
+        if op.opcode in TRANSPARENT:
+            return False
+        if op.opcode == "load":
+            users = self.users.get(value, [])
+            if (
+                len(users) == 1
+                and users[0].opcode == "cast"
+                and users[0].operands[0] is value
+            ):
+                self.merged_loads.add(users[0].result)
+                users[0].result.name = users[0].result.name or value.name
+                return False
+            return True
+        if value in self.merged_loads or value in self.writer.forced:
+            return True
+        if [user.opcode for user in self.users.get(value, [])] == ["yield"]:
+            return False
+        return bool(value.name) or self.uses.get(value, 0) > 1
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def block(self, block: Block, depth: int, *, top: bool = False) -> None:
+        for op in block.ops:
+            match op.opcode:
+                case "section":
+                    self.section = op.str_attr("title")
+                case "assume" | "yield":
+                    pass
+                case "store" | "atomic_add":
+                    self.memory(op, depth)
+                case "if":
+                    self.branch(op, depth, last=top and op is block.ops[-1])
+                case _:
+                    self.assign(op, depth)
+
+    def line(self, depth: int, target: str, expression: str, loc: Loc) -> None:
+        """A statement, its heading if it is the first of a section, and its origin."""
+        indent = "    " * depth
+        if self.section is not None:
+            self.lines.append(f"{indent}# -- {self.section} --")
+            self.section, self.place = None, ""
+        place = f"{os.path.basename(loc.file)}:{loc.line}" if loc.known else ""
+        comment = f"  # {place}" if place and place != self.place else ""
+        self.place = place or self.place
+        statement = f"{indent}{target}{expression}"
+        if comment and fits(statement) and not fits(statement + comment):
+            self.lines.append(f"{indent}{comment.lstrip()}")
+            comment = ""
+        self.lines += wrap(indent, target, expression, comment)
+
+    def assign(self, op: Op, depth: int) -> None:
+        named = [r for r in op.results if self.needs_variable(op, r)]
+        if not named:
+            return
+        expression = self.expressions.build(op).text
+        self.limit(
+            op, expression, MAX_CALL if "tl.load(" in expression else MAX_EXPRESSION
+        )
+        names = [self.names.fresh(describe(r) or "value") for r in op.results]
+        self.expressions.names.update(zip(op.results, names, strict=True))
+        self.line(depth, f"{', '.join(names)} = ", expression, op.loc)
+
+    def limit(self, op: Op, expression: str, most: int) -> None:
+        """Asks for variables inside an expression that is too long to read."""
+        if len(expression) <= most:
+            return
+        inner = [
+            v
+            for v in self.inlined(op)
+            if v.op and v.op.opcode not in ("load", *TRANSPARENT)
+        ]
+        sizes = {v: len(self.expressions.text(v).text) for v in inner}
+        good = [v for v in inner if sizes[v] <= MAX_EXPRESSION and sizes[v] > 12]
+        if good:
+            self.too_long.add(max(good, key=lambda v: sizes[v]))
+
+    def inlined(self, op: Op) -> list[Value]:
+        found: list[Value] = []
+        for value in op.operands:
+            if value.op is not None and value not in self.expressions.names:
+                found += [value, *self.inlined(value.op)]
+        return found
+
+    def memory(self, op: Op, depth: int) -> None:
+        access = Access.of(op)
+        assert access.value is not None
+        name = access.base.name
+        if name in self.writer.reasons and name not in self.explained:
+            self.explained.add(name)
+            self.lines.append(f"{'    ' * depth}# {self.writer.reasons[name]}")
+        value = self.expressions.stripped(access.value)[0].text
+        arguments = [self.expressions.pointer(access, access.value.shape), value]
+        if access.mask is not None:
+            arguments.append(f"mask={self.expressions.stripped(access.mask)[0].text}")
+        if op.opcode == "atomic_add":
+            arguments.append('sem="relaxed"')
+        function = "tl.store" if op.opcode == "store" else "tl.atomic_add"
+        expression = call(function, *arguments, *hints(op)).text
+        self.limit(op, expression, MAX_CALL)
+        self.line(depth, "", expression, op.loc)
+
+    def branch(self, op: Op, depth: int, *, last: bool) -> None:
+        then, otherwise = op.regions
+        names = [self.names.fresh(describe(r) or "value") for r in op.results]
+        condition = self.expressions.text(op.operands[0]).text
+        empty = [len(r.ops) == 1 and not names for r in op.regions]
+        if last and not names and True in empty:
+            taken = (
+                condition
+                if empty[0]
+                else self.expressions.inverted(op.operands[0]).text
+            )
+            self.line(depth, f"if {taken}:", "", op.loc)
+            self.lines.append("    " * (depth + 1) + "return")
+            self.block(otherwise if empty[0] else then, depth)
+            return
+        if empty[0]:
+            condition = self.expressions.inverted(op.operands[0]).text
+            then, otherwise = otherwise, then
+        self.line(depth, f"if {condition}:", "", op.loc)
+        self.region(then, names, depth + 1)
+        if not (empty[0] or empty[1]):
+            self.lines.append("    " * depth + "else:")
+            self.region(otherwise, names, depth + 1)
+        self.expressions.names.update(zip(op.results, names, strict=True))
+
+    def region(self, region: Block, names: list[str], depth: int) -> None:
+        self.block(region, depth)
+        last = region.ops[-1]
+        for name, value in zip(names, last.operands, strict=True):
+            self.line(depth, f"{name} = ", self.expressions.full(value), last.loc)
+        if not names and len(region.ops) == 1:
+            self.lines.append("    " * depth + "pass")

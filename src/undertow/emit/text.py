@@ -1,0 +1,86 @@
+"""Pieces of expressions as text, with the precedence that decides about parentheses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from undertow.ir import DType
+
+ATOM, UNARY, PRODUCT, SUM, SHIFT, AND, XOR, OR, COMPARE = range(9)
+"""Python's precedence levels, tightest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An expression and how tightly its outermost operator binds."""
+
+    text: str
+    level: int = ATOM
+
+    def within(self, level: int) -> str:
+        """The text as an operand of an operator of `level`."""
+        return self.text if self.level <= level else f"({self.text})"
+
+
+OPERATORS: dict[str, tuple[str, int]] = {
+    "add": ("+", SUM),
+    "sub": ("-", SUM),
+    "mul": ("*", PRODUCT),
+    "div": ("/", PRODUCT),
+    "sdiv": ("//", PRODUCT),
+    "srem": ("%", PRODUCT),
+    "udiv": ("//", PRODUCT),
+    "urem": ("%", PRODUCT),
+    "shl": ("<<", SHIFT),
+    "sshr": (">>", SHIFT),
+    "ushr": (">>", SHIFT),
+    "and": ("&", AND),
+    "xor": ("^", XOR),
+    "or": ("|", OR),
+}
+"""Opcodes that Python writes as an operator."""
+
+
+def binary(operator: str, level: int, left: Text, right: Text) -> Text:
+    """``left operator right``; operators of one level associate to the left."""
+    return Text(f"{left.within(level)} {operator} {right.within(level - 1)}", level)
+
+
+def call(function: str, *arguments: str) -> Text:
+    return Text(f"{function}({', '.join(arguments)})")
+
+
+def number(value: int | float | bool) -> Text:
+    """A literal as it is written in a kernel."""
+    if isinstance(value, float) and not math.isfinite(value):
+        sign = "-" if value < 0 else ""
+        name = "nan" if math.isnan(value) else "inf"
+        return Text(f'{sign}float("{name}")', UNARY if sign else ATOM)
+    return Text(repr(value), UNARY if value < 0 else ATOM)
+
+
+_TRITON = {
+    "i1": "tl.int1",
+    "i8": "tl.int8",
+    "i16": "tl.int16",
+    "i32": "tl.int32",
+    "i64": "tl.int64",
+    "f8e4m3": "tl.float8e4nv",
+    "f8e5m2": "tl.float8e5",
+    "f16": "tl.float16",
+    "bf16": "tl.bfloat16",
+    "f32": "tl.float32",
+    "f64": "tl.float64",
+}
+
+
+def dtype(of: DType, *, unsigned: bool = False) -> str:
+    """The Triton name of a dtype."""
+    name = _TRITON[of.name]
+    return name.replace("tl.int", "tl.uint") if unsigned else name
+
+
+def shape(extents: tuple[str, ...]) -> str:
+    """A tuple display."""
+    return f"({extents[0]},)" if len(extents) == 1 else f"({', '.join(extents)})"
