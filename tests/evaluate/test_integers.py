@@ -182,6 +182,16 @@ def test_division_by_a_constant(divisor: int) -> None:
             assert got == [signed(x or 0, 32) for x in expected]
 
 
+def test_constants_may_be_written_as_unsigned() -> None:
+    x = torch.tensor([1], dtype=torch.int32)
+    got = evaluate(
+        lambda b, v: b.pointwise("add", v, b.const(2**32 - 1, v.tensor_type)),
+        x,
+        programs=1,
+    )
+    assert got.tolist() == [0]
+
+
 # -- conversions -----------------------------------------------------------------------
 
 

@@ -6,6 +6,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from evaluate.kernels import TORCH, build, evaluate, kernel, lanes
@@ -191,3 +193,67 @@ def test_lanes_are_a_range() -> None:
     out = torch.zeros(4, dtype=torch.int32)
     run(build({"out": "*i32"}, body), {"out": out}, (1,))
     assert out.tolist() == [0, 1, 2, 3]
+
+
+# -- values held compactly mean what full ones mean ------------------------------------
+
+Pair = tuple[Value, Tensor]
+"""A value, and what it is in every lane of every program."""
+
+
+def start(b: Builder, programs: int) -> Pair:
+    ids = torch.arange(programs, dtype=torch.int32)
+    return b.program_id(0), ids
+
+
+def grow(b: Builder, pair: Pair, choice: int) -> Pair:
+    """`pair` after one structural op that fits it."""
+    value, full = pair
+    rank = len(value.shape)
+    if choice == 0 and rank < 3:
+        return b.expand_dims(value, rank // 2), full.unsqueeze(rank // 2 + 1)
+    if choice == 1:
+        wide = tuple(3 if n == 1 else n for n in value.shape) or (2, 1)
+        lead = full.view(-1, 1, 1) if rank == 0 else full
+        return b.broadcast(value, wide), lead.expand(-1, *wide)
+    if choice == 2 and rank:
+        total = full.sum(rank, dtype=torch.int32)
+        return b.reduce(value, "sum", rank - 1), total
+    if choice == 3:
+        order = tuple(reversed(range(rank)))
+        return b.transpose(value, order), full.permute(0, *(i + 1 for i in order))
+    if choice == 4 and rank:
+        return b.reshape(value, (full[0].numel(),)), full.reshape(full.shape[0], -1)
+    if choice == 5 and rank == 1:
+        count = value.shape[0]
+        row = torch.arange(count, dtype=torch.int32)
+        return b.pointwise("add", value, lanes(b, count)), full + row
+    if choice == 6 and rank < 3:
+        other = b.pointwise("mul", value, value)
+        return b.join(value, other), torch.stack([full, full * full], -1)
+    if choice == 7 and value.shape[-1:] == (2,):
+        first, second = b.split(value)
+        return b.pointwise("sub", first, second), full[..., 0] - full[..., 1]
+    return b.pointwise("add", value, value), full + full
+
+
+@given(choices=st.lists(st.integers(0, 7), max_size=14), programs=st.integers(1, 3))
+def test_random_structure(choices: list[int], programs: int) -> None:
+    expected: list[Tensor] = []
+
+    def body(b: Builder, p: dict[str, Value]) -> None:
+        value, full = start(b, programs)
+        for choice in choices:
+            if full[0].numel() < 1000 or choice not in (1, 6):
+                value, full = grow(b, (value, full), choice)
+        count = full[0].numel()
+        value = b.reshape(value, (count,))
+        size = b.const(count, scalar(DTYPES["i32"]))
+        at = b.pointwise("mul", b.program_id(0), size)
+        b.store(Access(p["out"], (at, lanes(b, count)), value, None, None))
+        expected.append(full.reshape(-1))
+
+    compact = build({"out": "*i32"}, body)
+    out = torch.zeros_like(expected[0])
+    run(compact, {"out": out}, (programs,))
+    assert torch.equal(out, expected[0])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from undertow.evaluate import memory
-from undertow.evaluate.dtypes import torch_dtype
+from undertow.evaluate.dtypes import torch_dtype, wrapped
 from undertow.evaluate.launch import EMPTY, Launch
 from undertow.evaluate.program import Env, Program, Step
 from undertow.evaluate.pure import PURE
@@ -147,6 +147,8 @@ def _const(compiler: _Compiler, op: Op) -> Step:
     out, dtype = compiler.slot(op.result), compiler.dtype(op.result)
     value = op.attrs["value"]
     assert isinstance(value, int | float), op
+    if dtype != torch.bool and not dtype.is_floating_point:
+        value = wrapped(int(value), dtype.itemsize * 8)  # it may be written as unsigned
     shape = (1,) * (op.result.tensor_type.rank + 1)
 
     def const(env: Env, launch: Launch) -> None:
