@@ -1,11 +1,11 @@
-"""Prints the TTIR of the test kernels into `tests/fixtures/ttir/<version>/<kernel>.ttir`.
+"""Prints the test kernels' TTIR to `tests/fixtures/ttir/<version>/<kernel>.ttir`.
 
 Run it once for each version of Triton, with that version first on the path::
 
     PYTHONPATH=build/triton-matrix/3.6.0 python tools/capture_fixtures.py
 
-Paths in the text are cut to the files' names, so that fixtures do not depend on where they
-were made.
+Paths in the text are cut to the files' names, so that fixtures do not depend on where
+they were made.
 """
 
 from __future__ import annotations

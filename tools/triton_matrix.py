@@ -1,7 +1,7 @@
-"""Runs the capture tests against each supported version of Triton (`make triton-matrix`).
+"""Runs the capture tests against each version of Triton (`make triton-matrix`).
 
-Each version is installed without dependencies into `build/triton-matrix/<version>` and put
-first on the path of a process of its own, so that the environment keeps the one it has.
+Each version is installed without dependencies into `build/triton-matrix/<version>` and
+put first on the path of a process of its own: the environment keeps the one it has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kernels that together use the whole language, with the types they are captured for.
 
-`tools/capture_fixtures.py` prints the TTIR of each of them for several versions of Triton.
+`tools/capture_fixtures.py` prints the TTIR of each for several versions of Triton.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def nested_returns(x_ptr, y_ptr, n, flag):
     else:
         x = x + 2
     tl.store(y_ptr + pid, x)
-    if n > 4:
+    if n > 4:  # noqa: SIM102, two branches are meant
         if pid > 5:
             return
     tl.store(y_ptr + pid + n, x)
@@ -284,31 +284,32 @@ def _types(*pointers: str, **rest: Any) -> dict[str, Any]:
 _BLOCK = {"BLOCK": 16}
 _TILE = {"M": 4, "N": 8}
 
+_XY = _types("x_ptr", "y_ptr")
+_XYN = {**_XY, "n": "i32"}
+_HALF = {"x_ptr": "*bf16", "w_ptr": "*fp32", "y_ptr": "*bf16", "stride": "i32"}
+_TUPLE = {"xs": ("*fp32", "*fp32"), "y_ptr": "*fp32", "pair": ("i32", "constexpr")}
+
 CASES: dict[str, Case] = {
-    "scale": Case(scale, _types("x_ptr", "w_ptr", "y_ptr", n="i32", unused="i32"), _BLOCK),
-    "layer_norm": Case(
-        layer_norm,
-        dict(x_ptr="*bf16", w_ptr="*fp32", y_ptr="*bf16", stride="i32", n="i32", eps="fp32"),
+    "scale": Case(
+        scale,
+        {**_types("x_ptr", "w_ptr", "y_ptr"), "n": "i32", "unused": "i32"},
         _BLOCK,
     ),
-    "softmax": Case(softmax, _types("x_ptr", "y_ptr", n="i32"), _BLOCK),
-    "helpers": Case(helpers, _types("x_ptr", "y_ptr"), {**_BLOCK, "POWER": 2, "NEGATE": True}),
-    "branches": Case(branches, _types("x_ptr", "y_ptr", n="i32", flag="i1"), _BLOCK),
-    "early_return": Case(early_return, _types("x_ptr", "y_ptr", n="i32"), _BLOCK),
-    "nested_returns": Case(nested_returns, _types("x_ptr", "y_ptr", n="i32", flag="i1"), {}),
-    "casts": Case(casts, _types("x_ptr", "y_ptr", i_ptr="*i32", flag="i1"), _BLOCK),
-    "integers": Case(integers, dict(x_ptr="*i32", y_ptr="*i32", n="i32"), _BLOCK),
+    "layer_norm": Case(layer_norm, {**_HALF, "n": "i32", "eps": "fp32"}, _BLOCK),
+    "softmax": Case(softmax, _XYN, _BLOCK),
+    "helpers": Case(helpers, _XY, {**_BLOCK, "POWER": 2, "NEGATE": True}),
+    "branches": Case(branches, {**_XYN, "flag": "i1"}, _BLOCK),
+    "early_return": Case(early_return, _XYN, _BLOCK),
+    "nested_returns": Case(nested_returns, {**_XYN, "flag": "i1"}, {}),
+    "casts": Case(casts, {**_XY, "i_ptr": "*i32", "flag": "i1"}, _BLOCK),
+    "integers": Case(integers, {"x_ptr": "*i32", "y_ptr": "*i32", "n": "i32"}, _BLOCK),
     "maths": Case(maths, _types("x_ptr", "z_ptr", "y_ptr"), _BLOCK),
     "library": Case(library, _types("x_ptr", "z_ptr", "y_ptr", i_ptr="*i32"), _BLOCK),
-    "shapes": Case(shapes, _types("x_ptr", "y_ptr"), _TILE),
-    "reductions": Case(reductions, _types("x_ptr", "y_ptr", i_ptr="*i32"), _TILE),
-    "extremes": Case(extremes, _types("x_ptr", "y_ptr", i_ptr="*i32"), _TILE),
-    "booleans": Case(booleans, _types("x_ptr", "y_ptr", m_ptr="*i1", flag="i1"), _BLOCK),
-    "tuples": Case(
-        tuples,
-        dict(xs=("*fp32", "*fp32"), y_ptr="*fp32", pair=("i32", "constexpr")),
-        {**_BLOCK, "pair": (None, 5)},
-    ),
-    "descriptor": Case(descriptor, _types("x_ptr", "y_ptr", n="i32"), _BLOCK),
-    "notes": Case(notes, _types("x_ptr", "y_ptr", n="i32"), _BLOCK),
-}  # fmt: skip
+    "shapes": Case(shapes, _XY, _TILE),
+    "reductions": Case(reductions, {**_XY, "i_ptr": "*i32"}, _TILE),
+    "extremes": Case(extremes, {**_XY, "i_ptr": "*i32"}, _TILE),
+    "booleans": Case(booleans, {**_XY, "m_ptr": "*i1", "flag": "i1"}, _BLOCK),
+    "tuples": Case(tuples, _TUPLE, {**_BLOCK, "pair": (None, 5)}),
+    "descriptor": Case(descriptor, _XYN, _BLOCK),
+    "notes": Case(notes, _XYN, _BLOCK),
+}

@@ -161,16 +161,14 @@ class _Reader:
         if not re.fullmatch(r"module( attributes \{.*\})? \{", self.take()):
             self.fail("expected `module`")
         funcs: list[MFunc] = []
-        while not self.lines[self.at].startswith("}"):
-            funcs.append(self.func())
-        self.take()
+        while not self.take().startswith("}"):
+            funcs.append(self.func(self.lines[self.at - 1]))
         if self.at != len(self.lines):
             self.take()
             self.fail("expected nothing after the module")
         return tuple(funcs)
 
-    def func(self) -> MFunc:
-        line = self.take()
+    def func(self, line: str) -> MFunc:
         match = _FUNC.match(line)
         if match is None or not line.endswith("{"):
             self.fail("expected a function")
