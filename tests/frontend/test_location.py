@@ -51,7 +51,9 @@ def test_columns_start_at_1_where_triton_counts_from_0() -> None:
     assert old.resolve("#loc1") == Loc("/a/k.py", 4, 9)
 
 
-@pytest.mark.parametrize("text", ["#loc99", "elsewhere", '"a":1:2 and more', "fused[#loc1"])
+@pytest.mark.parametrize(
+    "text", ["#loc99", "elsewhere", '"a":1:2 and more', "fused[#loc1"]
+)
 def test_an_unreadable_location_is_an_error(text: str) -> None:
     with pytest.raises(CaptureError, match="in the TTIR"):
         Locations(DEFINITIONS).resolve(text)

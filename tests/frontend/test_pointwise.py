@@ -16,7 +16,11 @@ INTEGER = {
 @pytest.mark.parametrize("name", pointwise.OPCODES)
 def test_one_op_becomes_one_opcode(name: str) -> None:
     opcode = pointwise.OPCODES[name]
-    is_int = OPS[opcode].domain == "int" or name in ("arith.addi", "arith.subi", "arith.muli")
+    is_int = OPS[opcode].domain == "int" or name in (
+        "arith.addi",
+        "arith.subi",
+        "arith.muli",
+    )
     operand, type = ("%n", "i32") if is_int else ("%a", "f32")
     arity = OPS[opcode].arity or 0
     result = "i1" if OPS[opcode].typing == "bool" else type

@@ -42,7 +42,10 @@ def test_splat_and_broadcast_are_broadcasts() -> None:
     %x = tt.splat %a : f32 -> tensor<4x1xf32>
     %r = tt.broadcast %x : tensor<4x1xf32> -> tensor<4x8xf32>
     """
-    assert ops(body) == ["%5 = broadcast(%a) : f32[4,1]", "%6 = broadcast(%5) : f32[4,8]"]
+    assert ops(body) == [
+        "%5 = broadcast(%a) : f32[4,1]",
+        "%6 = broadcast(%5) : f32[4,8]",
+    ]
 
 
 def test_split_has_two_results() -> None:

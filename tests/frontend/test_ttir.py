@@ -50,7 +50,9 @@ def test_predicates_are_words() -> None:
 def test_keywords_and_modifiers_are_attributes() -> None:
     op = read("%r = arith.addf %a, %a fastmath<fast> : f32")
     assert (op.words, op.attrs) == ((), {"fastmath": "fast"})
-    op = read("%r = tt.load %x_ptr cacheModifier = ca evictionPolicy = evict_last : !tt.ptr<f32>")
+    op = read(
+        "%r = tt.load %x_ptr cacheModifier = ca evictionPolicy = evict_last : !tt.ptr<f32>"
+    )
     assert op.attrs == {"cacheModifier": "ca", "evictionPolicy": "evict_last"}
     assert op.operands == ("%x_ptr",)
 
@@ -164,7 +166,9 @@ def test_branches_and_labels() -> None:
 
 
 def test_arguments_may_have_attributes() -> None:
-    text = module("%r = tt.load %z : !tt.ptr<f32>", z="!tt.ptr<f32> {tt.divisibility = 16 : i32}")
+    text = module(
+        "%r = tt.load %z : !tt.ptr<f32>", z="!tt.ptr<f32> {tt.divisibility = 16 : i32}"
+    )
     (func,) = parse_module(text)
     assert (func.args[-1].name, str(func.args[-1].type)) == ("%z", "!tt.ptr<f32>")
     assert func.args[-1].loc.name == "z"

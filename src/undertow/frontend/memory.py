@@ -198,8 +198,10 @@ def _as_bool(lifter: Lifter, value: Value) -> Value:
         return value
     if value in lifter.flags:
         return lifter.flags[value]
-    b = lifter.builder
-    return b.pointwise("cmp", value, b.const(0, value.tensor_type), predicate="ne")
+    b, type = lifter.builder, value.tensor_type
+    if value.op is not None and value.op.opcode == "const":
+        return b.const(bool(value.op.attrs["value"]), type.with_dtype(I1))
+    return b.pointwise("cmp", value, b.const(0, type), predicate="ne")
 
 
 def _hints(lifter: Lifter, op: MOp) -> dict[str, Attr]:
