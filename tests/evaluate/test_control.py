@@ -114,6 +114,9 @@ NESTED = """kernel nested(%y_ptr: ptr<i32>, %n: i32) {
       %sum = reduce(%lanes) <axis=0, kind="sum"> : i32
       yield(%sum)
     }
+    %third = mul(%n, %three) : i32
+    %last = add(%third, %p) : i32
+    store(%y_ptr, %q, %last)
     yield(%q)
   } {
     yield(%three)
@@ -124,10 +127,11 @@ NESTED = """kernel nested(%y_ptr: ptr<i32>, %n: i32) {
 
 
 def test_nested_branches() -> None:
-    y = torch.full((18,), -1, dtype=torch.int32)
+    y = torch.full((24,), -1, dtype=torch.int32)
     run(kernel(NESTED), {"y_ptr": y, "n": 6}, (8,))
     assert y[:6].tolist() == [-1, 1, -1, 3, -1, 5]
     assert y[6:14].tolist() == [6, 1, 6, 1, 6, 1, 3, 3]
+    assert y[14:].tolist() == [-1] * 4 + [6, 1, 6, 1, 6, 1]
 
 
 def test_a_uniform_branch() -> None:
