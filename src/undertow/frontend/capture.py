@@ -27,7 +27,7 @@ _MISSING = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a jit function, as the user wrote it.
+    """A parameter of a jit function.
 
     `annotation` is text (empty if there is none); `default` is None without
     `has_default`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NoReturn
 
 from undertow.frontend.context import Lifter, Operand, Pointer, Row
 from undertow.frontend.refusals import ATOMICS
@@ -103,6 +104,9 @@ def check_same_base(lifter: Lifter, op: MOp, a: Pointer, b: Pointer) -> None:
 def bitcast(lifter: Lifter, op: MOp, pointer: Pointer) -> None:
     """A pointer to another type: only what Triton does to pointers to booleans."""
     element = op.type.element
+    for user in lifter.users(op.results[0]):
+        if user.name == "tt.atomic_rmw":  # of floats, Triton makes two of integers
+            _refuse_atomic(lifter, user)
     if (pointer.element, element) not in (
         ("i1", "i8"),
         (pointer.element, pointer.element),
@@ -152,12 +156,7 @@ def _store(lifter: Lifter, op: MOp) -> None:
 def _atomic(lifter: Lifter, op: MOp) -> None:
     kind = op.words[0]
     if kind not in ("fadd", "add"):
-        lifter.refuse(
-            op,
-            f"`{ATOMICS.get(kind, 'tl.atomic')}` is not supported",
-            why="which program's value stays depends on the data",
-            hint="reduce inside the program and store one value to each address",
-        )
+        _refuse_atomic(lifter, op)
     if any(lifter.users(name) for name in op.results):
         lifter.refuse(
             op,
@@ -171,6 +170,15 @@ def _atomic(lifter: Lifter, op: MOp) -> None:
     if mask is not None and is_true(mask):
         mask = None
     lifter.builder.atomic_add(Access(pointer.base, pointer.offsets, value, mask, None))
+
+
+def _refuse_atomic(lifter: Lifter, op: MOp) -> NoReturn:
+    lifter.refuse(
+        op,
+        f"`{ATOMICS.get(op.words[0], 'tl.atomic_add')}` is not supported",
+        why="which program's value stays depends on the data",
+        hint="reduce inside the program and store one value to each address",
+    )
 
 
 def is_true(value: Value) -> bool:
