@@ -220,7 +220,10 @@ CASES: dict[str, Case] = {
             (reorder, "`can_reorder=True` is not supported"),
             (inline_asm, "`tl.inline_asm_elementwise` is not supported"),
             (bessel, "the external function `__nv_j0f` is not supported"),
-            (atomic_result, "the old value that `tl.atomic_add` returns is not supported"),
+            (
+                atomic_result,
+                "the old value that `tl.atomic_add` returns is not supported",
+            ),
             (volatile, "`volatile=True` is not supported"),
             (device_call, "calls of `noinline` functions are not supported"),
             (chosen, "a pointer chosen at run time is not supported"),

@@ -1,4 +1,4 @@
-"""Control flow. Random graphs are executed as graphs and as what they were lifted to."""
+"""Control flow. Random graphs are executed as graphs and as what they become."""
 
 import itertools
 
@@ -203,7 +203,9 @@ def test_a_cycle_is_refused() -> None:
 
 
 def test_another_terminator_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="a block that ends in `cf.unreachable`"):
+    with pytest.raises(
+        UnsupportedError, match=r"a block that ends in `cf\.unreachable`"
+    ):
         lift("cf.unreachable")
 
 
@@ -316,9 +318,8 @@ def test_restructuring_keeps_what_is_executed(
     try:
         kernel = lift(text(graph, bare), z="!tt.ptr<i32>", **args)
     except UnsupportedError as error:
-        assert "meets in several places" in error.fact
-        assume(False)
-        return
+        assume("meets in several places" not in error.fact)
+        raise
     stores = [op for op in walk(kernel.body) if op.opcode == "store"]
     places = [tuple(o.op for o in Access.of(s).offsets) for s in stores]
     assert len(places) == len(set(places)), "a block was emitted twice"

@@ -1,4 +1,5 @@
 """The cross-check, against a module that a test makes up."""
+# ruff: noqa: E501 -- MLIR prints one op a line
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ class Normal:
             op = value.op
             assert op is not None
             operands = [self.name(v) for v in op.operands]
-            key = f"{op.opcode}({operands}) {sorted(op.attrs.items())} {value.type} {value.index}"
+            key = f"{op.opcode}({operands}) {sorted(op.attrs.items())}"
+            key += f" {value.type} {value.index}"
             # Triton before 3.8 writes `-x` of floats as `0 - x`.
             if op.opcode == "sub" and self.is_zero(op.operands[0]):
                 key = f"neg({operands[1:]}) [] {value.type} 0"
@@ -78,7 +79,7 @@ class Normal:
 
 
 def numbered(lines: list[str]) -> str:
-    """`lines` with values renumbered: a constant 0 of one version shifts the numbers."""
+    """`lines` renumbered: a constant 0 in one version shifts the numbers."""
     names: dict[str, str] = {}
     used = "\n".join(
         line for line in lines if not re.match(r"%\d+ = const\(\[\]\)", line)

@@ -8,8 +8,8 @@ from .text import lift, ops
 
 def call(symbol: str, operands: str, given: str, made: str) -> str:
     return (
-        f'%r = tt.extern_elementwise {operands} {{libname = "", libpath = "", pure = true, '
-        f'symbol = "{symbol}"}} : ({given}) -> {made}'
+        f'%r = tt.extern_elementwise {operands} {{libname = "", libpath = "", '
+        f'pure = true, symbol = "{symbol}"}} : ({given}) -> {made}'
     )
 
 

@@ -1,4 +1,4 @@
-"""The lift as a whole: names, places, parameters, what is dropped and what is refused."""
+"""The lift as a whole: names, places, parameters, what is dropped or refused."""
 
 import pytest
 

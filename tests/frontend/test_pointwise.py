@@ -1,3 +1,4 @@
+# ruff: noqa: E501 -- MLIR prints one op a line
 import pytest
 
 from undertow.errors import CaptureError, UnsupportedError

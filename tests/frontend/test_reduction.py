@@ -91,6 +91,7 @@ def pair(compare: str, type: str, axis: int, *, tie: bool, value: str = "") -> s
         %g = arith.ori %m, %f : i1
         """.strip()
     rest = 8 if axis == 0 else 4
+    results = f"(tensor<{rest}x{type}>, tensor<{rest}xi32>)"
     args = ", ".join(
         f"%{n}: {t} loc(unknown)"
         for n, t in zip("vjwk", (type, "i32") * 2, strict=True)
@@ -102,7 +103,7 @@ def pair(compare: str, type: str, axis: int, *, tie: bool, value: str = "") -> s
     %s = {value or "arith.select %g, %v, %w"} : {type}
     %t = arith.select %g, %j, %k : i32
     tt.reduce.return %s, %t : {type}, i32
-    }}) : (tensor<4x8x{type}>, tensor<4x8xi32>) -> (tensor<{rest}x{type}>, tensor<{rest}xi32>)
+    }}) : (tensor<4x8x{type}>, tensor<4x8xi32>) -> {results}
     %u = arith.addi %r#1, %r#1 : tensor<{rest}xi32>
     """.strip()
 

@@ -51,7 +51,8 @@ def test_keywords_and_modifiers_are_attributes() -> None:
     op = read("%r = arith.addf %a, %a fastmath<fast> : f32")
     assert (op.words, op.attrs) == ((), {"fastmath": "fast"})
     op = read(
-        "%r = tt.load %x_ptr cacheModifier = ca evictionPolicy = evict_last : !tt.ptr<f32>"
+        "%r = tt.load %x_ptr cacheModifier = ca evictionPolicy = evict_last"
+        " : !tt.ptr<f32>"
     )
     assert op.attrs == {"cacheModifier": "ca", "evictionPolicy": "evict_last"}
     assert op.operands == ("%x_ptr",)
