@@ -162,6 +162,11 @@ def return_in_loop(x_ptr, y_ptr, n):
 
 
 @triton.jit
+def returning(x_ptr, y_ptr, n):
+    return tl.load(x_ptr) + n  # here
+
+
+@triton.jit
 def optional(x_ptr, b_ptr):
     x = tl.load(x_ptr)
     if b_ptr is not None:
@@ -230,6 +235,7 @@ CASES: dict[str, Case] = {
             (recast, "a pointer to `f32` used as one to `i32` is not supported"),
             (custom_reduce, "`tl.reduce` with a custom function is not supported"),
             (return_in_loop, "`for` loops are not supported yet"),
+            (returning, "a function that returns a value is not a kernel"),
             (atomic_max, "`tl.atomic_max` is not supported"),
         ]
     },

@@ -163,7 +163,6 @@ def _module(
     from triton.backends import backends
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
-    from triton.compiler.errors import TritonError
 
     target = GPUTarget(*_TARGET)
     backend: Any = backends["nvidia"].compiler(target)
@@ -171,8 +170,9 @@ def _module(
     ir.load_dialects(context)
     backend.load_dialects(context)
     options = backend.parse_options({"enable_fp_fusion": True})
+    constants = dict(_paths(jit, types, values))
     try:
-        source = ASTSource(jit, types, dict(_paths(jit, types, values)))
+        source = ASTSource(jit, types, constants)
         module = source.make_ir(
             target,
             options,
@@ -190,7 +190,7 @@ def _module(
         passes.common.add_cse(manager)
         passes.common.add_symbol_dce(manager)
         manager.run(module, "undertow_capture")
-    except (TritonError, RuntimeError, ValueError, TypeError) as error:
+    except Exception as error:  # Triton raises whatever went wrong inside
         message = str(error).strip().splitlines()
         raise CaptureError(
             f"Triton does not compile `{jit.__name__}`: {_cause(error)}",

@@ -236,6 +236,12 @@ class Graph:
         self.lifter.builder.loc = last.loc
         match last.name:
             case "tt.return":
+                if last.operands:
+                    self.lifter.refuse(
+                        last,
+                        "a function that returns a value is not a kernel",
+                        hint="store the value through a pointer",
+                    )
                 return RETURNED
             case "cf.br":
                 return self.follow(last, 0, stop)
