@@ -117,10 +117,27 @@ def test_positions_of_extremes(compare: str, tie: bool, axis: int) -> None:
     splat = SPLAT.format(operand=operand, type=type)
     body = f"{splat}\n{ALONG[axis]}\n{pair(compare, type, axis, tie=tie)}"
     rest = 8 if axis == 0 else 4
+    if value.startswith("u"):
+        assert ops(body)[-4:] == [
+            f"%10 = const() <value={-(2**31)}> : i32[4,8]",
+            "%11 = xor(%5, %10) : i32[4,8]",
+            f"%12 = reduce(%11) <axis={axis}, kind='{index}'> : i32[{rest}]",
+            f"%13 = add(%12, %12) : i32[{rest}]",
+        ]
+        return
     assert ops(body)[-3:] == [
         f"%9 = reduce(%5) <axis={axis}, kind='{value}'> : {type}[{rest}]",
         f"%10 = reduce(%5) <axis={axis}, kind='{index}'> : i32[{rest}]",
         f"%11 = add(%10, %10) : i32[{rest}]",
+    ]
+
+
+def test_a_position_of_booleans_is_that_of_bytes() -> None:
+    splat = SPLAT.format(operand="%c", type="i1")
+    body = f"{splat}\n{ALONG[0]}\n{pair('arith.cmpi ugt', 'i1', 0, tie=True)}"
+    assert ops(body)[-3:-1] == [
+        "%10 = cast(%5) <signed=False> : i8[4,8]",
+        "%11 = reduce(%10) <axis=0, kind='argmax'> : i32[8]",
     ]
 
 

@@ -12,7 +12,7 @@ from typing import NoReturn, TypeAlias
 from undertow.frontend.context import Lifter, Row
 from undertow.frontend.structure import int_attr
 from undertow.frontend.ttir import MOp
-from undertow.ir import I1, Value
+from undertow.ir import I1, I8, Value
 
 Tree: TypeAlias = "str | tuple[Tree, ...]"
 
@@ -67,7 +67,16 @@ def _reduce(lifter: Lifter, op: MOp) -> None:
         )
     index_kind, value_kind = kinds
     value = lifter.builder.reduce(values[0], value_kind, axis)
-    lifter.bind(op, value, lifter.builder.reduce(values[0], index_kind, axis))
+    ordered = _signed(lifter, values[0]) if value_kind[0] == "u" else values[0]
+    lifter.bind(op, value, lifter.builder.reduce(ordered, index_kind, axis))
+
+
+def _signed(lifter: Lifter, value: Value) -> Value:
+    """`value` in an order that signed comparison sees: argmax and argmin are signed."""
+    b, type = lifter.builder, value.tensor_type
+    if type.dtype == I1:
+        return b.cast(value, I8, signed=False)
+    return b.pointwise("xor", value, b.const(-1 << type.dtype.bits - 1, type))
 
 
 def _refuse_custom(lifter: Lifter, op: MOp) -> NoReturn:
