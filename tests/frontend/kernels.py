@@ -101,6 +101,7 @@ def early_return(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 @triton.jit
 def nested_returns(x_ptr, y_ptr, n, flag):
     pid = tl.program_id(0)
+    y_ptr += 3 * pid
     x = tl.load(x_ptr + pid)
     if pid > n:
         x = x * 2
@@ -109,11 +110,11 @@ def nested_returns(x_ptr, y_ptr, n, flag):
             return
     else:
         x = x + 2
-    tl.store(y_ptr + pid, x)
+    tl.store(y_ptr + 1, x)
     if n > 4:  # noqa: SIM102, two branches are meant
         if pid > 5:
             return
-    tl.store(y_ptr + pid + n, x)
+    tl.store(y_ptr + 2, x + n)
 
 
 @triton.jit
