@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from undertow.analysis.polynomials import Polynomial, Symbol
+from undertow.analysis.launch import Bound, uniform
+from undertow.analysis.polynomials import ONE, ZERO, Polynomial, Symbol, rejoin
 from undertow.ir import Access, Op, Value
-
-Launch = Mapping[str, int]
-"""Integer arguments by name, and the grid as ``grid0``, ``grid1``, ``grid2``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """``low < high`` holds wherever an access is made."""
-
-    low: Polynomial
-    high: Polynomial
 
 
 @dataclass
 class Addresses:
     """Turns integer values into polynomials, remembering what it has seen.
 
-    ``lane(i)`` in the polynomial of a value is the position along axis `i` of that value.
+    ``lane(i)`` in the polynomial of a value is the position along axis `i` of that
+    value.
     """
 
     _known: dict[Value, Polynomial] = field(
@@ -32,25 +23,30 @@ class Addresses:
     )
 
     def of(self, value: Value) -> Polynomial:
-        """The polynomial of an integer value; what is not polynomial in it is opaque."""
+        """The polynomial of an integer; what is not polynomial in it is opaque."""
         if value not in self._known:
             self._known[value] = self._polynomial(value)
         return self._known[value]
 
     def access(self, op: Op) -> Polynomial:
         """The address of a memory op relative to its base, in elements."""
-        total = Polynomial({})
+        total = ZERO
         for offset in Access.of(op).offsets:
             total += self.of(offset)
-        return total
+        return rejoin(total)
 
     def bounds(self, op: Op) -> list[Bound | None]:
-        """The conjuncts of the op's mask that compare integers; None for any other one.
+        """The conjuncts of the op's mask that compare integers; None for another one.
 
         Ignoring a None makes the set of lanes larger than it is, never smaller.
         """
         mask = Access.of(op).mask
         return [] if mask is None else self._conjuncts(mask)
+
+    def through(self, op: Op, polynomial: Polynomial) -> Polynomial:
+        """The polynomial of the result of a lane move or widening, from its operand's."""
+        move = _LANEWISE.get(op.opcode)
+        return polynomial if move is None else move(op, polynomial)
 
     def _conjuncts(self, mask: Value) -> list[Bound | None]:
         op = mask.op
@@ -65,16 +61,15 @@ class Addresses:
         if op.opcode != "cmp" or not op.operands[0].tensor_type.dtype.is_int:
             return [None]
         a, b = map(self.of, op.operands)
-        one = Polynomial.constant(1)
         match op.str_attr("predicate"):
             case "slt":
                 return [Bound(a, b)]
             case "sle":
-                return [Bound(a, b + one)]
+                return [Bound(a, b + ONE)]
             case "sgt":
                 return [Bound(b, a)]
             case "sge":
-                return [Bound(b, a + one)]
+                return [Bound(b, a + ONE)]
             case _:
                 return [None]
 
@@ -92,47 +87,47 @@ class Addresses:
             case "range":
                 lane = Polynomial.symbol(Symbol("lane", 0))
                 return lane + Polynomial.constant(op.int_attr("start"))
-            case "add" | "sub" | "mul":
+            case "add" | "sub" | "mul" if value.tensor_type.dtype.bits >= 32:
                 a, b = map(self.of, op.operands)
-                return (
-                    a + b
-                    if op.opcode == "add"
-                    else a - b
-                    if op.opcode == "sub"
-                    else a * b
+                return a + b if op.opcode == "add" else (
+                    a - b if op.opcode == "sub" else a * b
                 )
-            case "cast" if op.operands[0].tensor_type.dtype.bits > 1 and _widens(op):
+            case "sdiv" | "srem":
+                return self._digit(op)
+            case "cast" if widens(op):
                 return self.of(op.operands[0])
             case _ if op.opcode in _LANEWISE:
                 return _LANEWISE[op.opcode](op, self.of(op.operands[0]))
             case _:
-                kind = "scalar" if uniform(value) else "opaque"
-                return Polynomial.symbol(Symbol(kind, value=value))
+                return _atom(value)
+
+    def _digit(self, op: Op) -> Polynomial:
+        of, by = map(self.of, op.operands)
+        if of.opaque or not of.varying or not by.known_at_launch:
+            return _atom(op.result)
+        kind = "quotient" if op.opcode == "sdiv" else "remainder"
+        return Polynomial.symbol(Symbol(kind, of=of, by=by))
 
 
-def _widens(op: Op) -> bool:
-    source, target = op.operands[0].tensor_type.dtype, op.result.tensor_type.dtype
-    return source.is_int and target.is_int and target.bits >= source.bits
+def _atom(value: Value) -> Polynomial:
+    kind = "scalar" if uniform(value) else "opaque"
+    return Polynomial.symbol(Symbol(kind, value=value))
 
 
-def uniform(value: Value) -> bool:
-    """Whether a scalar is computed from integer arguments and the grid alone."""
-    if value.op is None:
-        return value.tensor_type.dtype.is_int
-    if value.shape or not value.tensor_type.dtype.is_int or len(value.op.results) > 1:
+def widens(op: Op) -> bool:
+    """Whether `op` is a cast that keeps every integer what it is."""
+    if op.opcode != "cast":
         return False
-    op = value.op
-    known = op.opcode in _SCALAR or op.opcode in (
-        "const",
-        "num_programs",
-        "cast",
-        "select",
+    source, target = op.operands[0].tensor_type.dtype, op.result.tensor_type.dtype
+    return (
+        source.is_int
+        and target.is_int
+        and target.bits >= source.bits > 1
+        and bool(op.attrs.get("signed", True))
     )
-    known = known or (op.opcode == "cmp" and op.str_attr("predicate") in _COMPARE)
-    return known and all(uniform(v) for v in op.operands)
 
 
-# -- ops that move lanes ---------------------------------------------------------------------
+# -- ops that move lanes --
 
 
 def _lane(axis: int) -> Symbol:
@@ -143,14 +138,14 @@ def _move(
     polynomial: Polynomial, axes: Mapping[int, Polynomial], *, op: Op
 ) -> Polynomial:
     """Lanes renamed; an opaque part becomes the opaque result of this op."""
-    if any(s.kind == "opaque" for s in polynomial.symbols):
+    if polynomial.opaque:
         return Polynomial.symbol(Symbol("opaque", value=op.results[0]))
     return polynomial.substitute({_lane(axis): p for axis, p in axes.items()})
 
 
 def _broadcast(op: Op, p: Polynomial) -> Polynomial:
     narrow = [i for i, extent in enumerate(op.operands[0].shape) if extent == 1]
-    return _move(p, {i: Polynomial({}) for i in narrow}, op=op)
+    return _move(p, dict.fromkeys(narrow, ZERO), op=op)
 
 
 def _expand_dims(op: Op, p: Polynomial) -> Polynomial:
@@ -166,29 +161,29 @@ def _transpose(op: Op, p: Polynomial) -> Polynomial:
 
 
 def _reshape(op: Op, p: Polynomial) -> Polynomial:
-    """Row-major: each old lane is a sum over the new lanes it is made of, if it is that."""
+    """Row-major: an old lane is a sum over the new lanes that it falls apart into."""
     source, target = op.operands[0].shape, op.results[0].shape
+    if all(extent == 1 for extent in source):
+        return _move(p, dict.fromkeys(range(len(source)), ZERO), op=op)
     moved: dict[int, Polynomial] = {}
     new = 0
     for axis, extent in enumerate(source):
-        parts: list[int] = []
-        product = 1
-        while (
-            new < len(target)
-            and product * target[new] <= extent
-            and (product < extent or target[new] == 1)
-        ):
+        first, product = new, 1
+        while new < len(target) and product * target[new] <= extent:
             product *= target[new]
-            parts.append(new)
             new += 1
         if product != extent:
             return Polynomial.symbol(Symbol("opaque", value=op.results[0]))
-        total, stride = Polynomial({}), 1
-        for part in reversed(parts):
-            total += Polynomial.constant(stride) * Polynomial.symbol(_lane(part))
-            stride *= target[part]
-        moved[axis] = total
+        moved[axis] = _row_major(target, first, new)
     return _move(p, moved, op=op)
+
+
+def _row_major(shape: tuple[int, ...], first: int, end: int) -> Polynomial:
+    total, stride = ZERO, 1
+    for axis in reversed(range(first, end)):
+        total += Polynomial.constant(stride) * Polynomial.symbol(_lane(axis))
+        stride *= shape[axis]
+    return total
 
 
 _LANEWISE: dict[str, Callable[[Op, Polynomial], Polynomial]] = {
@@ -197,74 +192,3 @@ _LANEWISE: dict[str, Callable[[Op, Polynomial], Polynomial]] = {
     "transpose": _transpose,
     "reshape": _reshape,
 }
-
-
-# -- values known at launch ------------------------------------------------------------------
-
-
-def _truncated_div(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-_SCALAR: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "sdiv": _truncated_div,
-    "srem": lambda a, b: a - b * _truncated_div(a, b),
-    "smax": max,
-    "smin": min,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "shl": lambda a, b: a << b,
-    "sshr": lambda a, b: a >> b,
-}
-
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "slt": lambda a, b: a < b,
-    "sle": lambda a, b: a <= b,
-    "sgt": lambda a, b: a > b,
-    "sge": lambda a, b: a >= b,
-}
-
-
-def at_launch(what: Polynomial | Value, launch: Launch) -> int:
-    """The number that a polynomial or value known at launch has in this launch."""
-    if isinstance(what, Polynomial):
-        total = 0
-        for monomial, coefficient in what.terms.items():
-            for symbol in monomial:
-                assert symbol.known_at_launch, symbol
-                grid = symbol.value is None
-                coefficient *= (
-                    launch[f"grid{symbol.axis}"]
-                    if grid
-                    else at_launch(_value(symbol), launch)
-                )
-            total += coefficient
-        return total
-    if what.op is None:
-        return int(launch[what.name])
-    op = what.op
-    if op.opcode == "const":
-        return int(op.int_attr("value"))
-    if op.opcode == "num_programs":
-        return launch[f"grid{op.int_attr('axis')}"]
-    numbers = [at_launch(v, launch) for v in op.operands]
-    match op.opcode:
-        case "cast":
-            return numbers[0]
-        case "cmp":
-            return int(_COMPARE[op.str_attr("predicate")](numbers[0], numbers[1]))
-        case "select":
-            return numbers[1] if numbers[0] else numbers[2]
-        case _:
-            return _SCALAR[op.opcode](numbers[0], numbers[1])
-
-
-def _value(symbol: Symbol) -> Value:
-    assert symbol.value is not None
-    return symbol.value

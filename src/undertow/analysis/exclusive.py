@@ -1,9 +1,9 @@
 """Whether each address is touched once over the whole grid.
 
-An address is a sum of digits: a coefficient times an index that runs over an extent. If the
-digits can be ordered so that each coefficient is at least the span of all smaller ones plus
-one, different indices give different addresses (a mixed-radix number system). What cannot
-be proved of symbolic coefficients becomes a condition that is tested at launch.
+An address is a sum of digits: coefficients times program ids, lanes, and quotients and
+remainders of those. If the digits are told apart by the address, and they tell programs
+and lanes apart, no two meet. What cannot be proved of symbolic coefficients becomes a
+condition that is tested at launch.
 """
 
 from __future__ import annotations
@@ -13,40 +13,17 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from undertow.analysis.addresses import Bound, Launch, at_launch
-from undertow.analysis.polynomials import Polynomial, Symbol
+from undertow.analysis.digits import Condition, Digit, best_order, distinct, gapless
+from undertow.analysis.launch import Bound, Launch, at_launch
+from undertow.analysis.polynomials import ONE, ZERO, Polynomial, Symbol
 
-ONE = Polynomial.constant(1)
 MAX_DIGITS = 6
-"""Orders are searched exhaustively; addresses of real kernels have two to four digits."""
+"""Orders are searched exhaustively; real addresses have two to four digits."""
+MAX_BOUNDS = 4
+"""So are the subsets of a mask's conjuncts."""
 
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """``large >= small``, tested at launch."""
-
-    large: Polynomial
-    small: Polynomial
-
-    def holds(self, launch: Launch) -> bool:
-        return at_launch(self.large, launch) >= at_launch(self.small, launch)
-
-    def __str__(self) -> str:
-        return f"{self.large} >= {self.small}"
-
-
-@dataclass(frozen=True, slots=True)
-class Digit:
-    """An index that runs over 0 … extent − 1, and the coefficient it has in an address.
-
-    `parts` are the digits inside an index that a mask bounds as a whole, such as
-    ``pid * BLOCK + lane < n``; `reach` is the extent it would have without the mask.
-    """
-
-    coefficient: Polynomial
-    extent: Polynomial
-    reach: Polynomial
-    parts: tuple[Digit, ...] = ()
+Weights = dict[Symbol, Polynomial]
+"""Coefficients of varying symbols."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,148 +36,186 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Division:
+    """A dividend that quotient and remainder determine, read as digits itself.
+
+    Attributes:
+        dividend: x in ``x // by`` and ``x % by``.
+        by: what it is divided by.
+        extent: x is below it wherever an access is made.
+        highest: x is no higher in any lane, masked or not.
+        floor: coefficients and a start of x, none of which may be negative.
+        digits: what x is made of.
+    """
+
+    dividend: Polynomial
+    by: Polynomial
+    extent: Polynomial
+    highest: Polynomial
+    floor: tuple[Polynomial, ...]
+    digits: tuple[Digit, ...]
+
+    def holds(self, launch: Launch) -> bool:
+        """Whether x determines its digits, and is no negative or wrapped number."""
+        return (
+            at_launch(self.by, launch) >= 1
+            and all(at_launch(p, launch) >= 0 for p in self.floor)
+            and at_launch(self.highest, launch) < 1 << 31
+            and distinct(self.digits, launch)
+        )
+
+    def even(self, launch: Launch) -> bool:
+        """Whether every quotient meets every remainder."""
+        extent = at_launch(self.extent, launch)
+        dense = gapless(self.digits, launch)
+        whole = dense is not None and dense >= extent and extent >= 0
+        return whole and extent % at_launch(self.by, launch) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read an address as digits.
+
+    Attributes:
+        digits: those of the address, in the order that leaves the fewest conditions.
+        conditions: what that order leaves to test.
+        divisions: what further digits stand in quotients and remainders.
+        start: the lowest address, if no index is negative.
+        whole: whether it describes exactly what is touched: every conjunct of every
+            mask is one of its extents.
+    """
+
+    digits: tuple[Digit, ...]
+    conditions: tuple[Condition, ...]
+    divisions: tuple[Division, ...]
+    start: Polynomial
+    whole: bool
+
+    def distinct(self, launch: Launch) -> bool:
+        return all(d.holds(launch) for d in self.divisions) and distinct(
+            self.digits, launch
+        )
+
+    def covers(self, size: int, launch: Launch) -> bool:
+        """Whether the elements 0 … size − 1 are all touched, and no others."""
+        return (
+            self.whole
+            and at_launch(self.start, launch) == 0
+            and all(division.even(launch) for division in self.divisions)
+            and gapless(self.digits, launch) == size
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Exclusive:
     """Each address is touched at most once, under conditions.
 
     Attributes:
-        conditions: what is left to test at launch, in the order of digits that leaves least.
-        choices: the ways to read the address as digits; the first one goes with `conditions`.
-        lowest: the lowest address.
+        readings: the ways to read the address as digits, the likeliest one first.
         unread: grid axes that no program looks at, which must have extent 1.
-        whole: whether the first choice describes exactly what is touched: every conjunct of
-            every mask is one of its extents.
     """
 
-    conditions: tuple[Condition, ...]
-    choices: tuple[tuple[Digit, ...], ...]
-    lowest: Polynomial
+    readings: tuple[Reading, ...]
     unread: tuple[int, ...]
-    whole: bool
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What is left to test at launch, in the reading that leaves least."""
+        return self.readings[0].conditions
 
     def holds(self, launch: Launch) -> bool:
-        """Whether it is so in this launch, by whichever order its numbers allow."""
+        """Whether it is so in this launch, by whichever reading its numbers allow."""
         if any(launch[f"grid{axis}"] != 1 for axis in self.unread):
             return False
-        return any(_distinct(digits, launch) for digits in self.choices)
+        return any(reading.distinct(launch) for reading in self.readings)
 
     def covers(self, size: int, launch: Launch) -> bool:
         """Whether the elements 0 … size − 1 are all touched, and no others."""
-        if not self.whole or at_launch(self.lowest, launch) != 0:
-            return False
-        touched, highest = 1, 0
-        for digit in self.choices[0]:
-            extent = _exact_extent(digit, launch)
-            if extent is None:
-                return False
-            touched *= extent
-            highest += at_launch(digit.coefficient, launch) * (extent - 1)
-        return touched == size == highest + 1
-
-
-def _distinct(digits: Iterable[Digit], launch: Launch) -> bool:
-    """Whether the digits form a mixed-radix number with these coefficients and extents."""
-    span = 0
-    numbers = [
-        (at_launch(d.coefficient, launch), at_launch(d.extent, launch)) for d in digits
-    ]
-    if any(extent <= 0 for _, extent in numbers):
-        return True
-    for coefficient, extent in sorted(numbers):
-        if extent == 1:
-            continue
-        if coefficient <= span:
-            return False
-        span += coefficient * (extent - 1)
-    return True
+        return self.holds(launch) and any(
+            reading.distinct(launch) and reading.covers(size, launch)
+            for reading in self.readings
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """An address may be touched several times, and why."""
+    """An address may be touched several times, and why.
+
+    Attributes:
+        reason: in words.
+        axis: the grid axis whose programs all touch the same addresses, if that is why.
+        certain: whether it is so in every launch.
+    """
 
     reason: str
+    axis: int | None = None
+    certain: bool = False
 
 
-def _exact_extent(digit: Digit, launch: Launch) -> int | None:
-    """How many values the digit takes, if they are 0 … that − 1."""
-    extent = at_launch(digit.extent, launch)
-    if not digit.parts:
-        return max(0, min(extent, at_launch(digit.reach, launch)))
-    span = 0
-    for part in digit.parts:  # sorted by coefficient: gapless if each one starts where
-        if at_launch(part.coefficient, launch) != span + 1:  # the smaller ones end
-            return None
-        span += (span + 1) * (at_launch(part.reach, launch) - 1)
-    return max(0, min(extent, span + 1))
-
-
-def exclusive(sites: Sequence[Site], axes: Iterable[int]) -> Exclusive | Shared:
+def exclusive(
+    sites: Sequence[Site], axes: Iterable[int], *, guarded: bool = False
+) -> Exclusive | Shared:
     """Whether `sites`, all in one buffer, touch each address at most once.
 
     Args:
         sites: the accesses; each executes in every program.
-        axes: the grid axes whose program id the kernel reads. An axis it does not read must
-            have extent 1, which becomes a condition.
+        axes: the grid axes whose program id the kernel reads. An axis it does not read
+            must have extent 1, which becomes a condition.
+        guarded: whether some of them execute under a branch.
     """
     axes = sorted(set(axes))
-    shared = _not_linear(sites) or _not_used(sites[0], axes)
-    if shared is not None:
-        return shared
-    site = sites[0]
-    variables = _variables(site, axes)
-    split = [s.address.linear_in(variables) for s in sites]
-    starts = [rest for part in split if part is not None for _, rest in [part]]
-    spread = _spread(starts)
-    if spread is None:
+    opaque = _opaque(sites)
+    if opaque is not None:
+        return opaque
+    parts = [site.address.linear_in(site.address.varying) for site in sites]
+    linear = [part for part in parts if part is not None]
+    if len(linear) < len(parts):
+        return Shared("the address is not linear in program ids and lanes")
+    weights = linear[0][0]
+    spread = _spread([start for _, start in linear])
+    alike = all(s.shape == sites[0].shape for s in sites)
+    if spread is None or not alike or any(other != weights for other, _ in linear):
         return Shared("several accesses may meet at one address")
+    missing = _missing(sites[0], axes, weights)
+    if missing is not None:
+        return missing
+    readings = list(_readings(sites, weights, spread, not guarded))
+    if not readings:
+        return Shared(
+            "the address was not proved to differ between lanes and programs"
+        )
+    readings.sort(key=lambda r: (len(r.conditions), not r.whole))
     unread = tuple(axis for axis in range(3) if axis not in axes)
-    found: list[tuple[list[Condition], tuple[Digit, ...], bool]] = []
-    common = [b for b in site.bounds if all(b in s.bounds for s in sites)]
-    for digits, used in _digit_choices(site, variables, common):
-        best = _best_order([*digits, *spread.digits])
-        if best is not None:
-            whole = all(b is not None and b in used for s in sites for b in s.bounds)
-            found.append((*best, whole))
-    if not found:
-        return Shared("the address was not proved to differ between lanes and programs")
-    found.sort(key=lambda f: (len(f[0]), not f[2]))
-    conditions, _, whole = found[0]
-    choices = tuple(order for _, order, _ in found)
-    return Exclusive(tuple(conditions), choices, spread.lowest, unread, whole)
+    return Exclusive(tuple(readings), unread)
 
 
-def _not_linear(sites: Sequence[Site]) -> Shared | None:
+def _opaque(sites: Sequence[Site]) -> Shared | None:
     for site in sites:
         for symbol in sorted(site.address.symbols, key=str):
             if symbol.kind == "opaque":
                 return Shared(
                     f"the address depends on `{symbol}`, a value of each program"
                 )
-        varying = [s for s in site.address.symbols if s.varies]
-        if site.address.linear_in(varying) is None:
-            return Shared("the address is not linear in program ids and lanes")
     return None
 
 
-def _not_used(site: Site, axes: Sequence[int]) -> Shared | None:
+def _missing(site: Site, axes: Sequence[int], weights: Weights) -> Shared | None:
+    """A program axis or lane axis that the address does not tell apart."""
+    told = set(weights)
+    for of, _ in _dividends(weights):
+        told |= of.symbols
     for axis in axes:
-        if Symbol("program", axis) not in site.address.symbols:
-            return Shared(f"shared along program axis {axis}")
+        if Symbol("program", axis) not in told:
+            return Shared(f"shared along program axis {axis}", axis=axis)
     for axis, extent in enumerate(site.shape):
-        if extent > 1 and Symbol("lane", axis) not in site.address.symbols:
-            return Shared(f"every lane along axis {axis} has the same address")
+        if extent > 1 and Symbol("lane", axis) not in told:
+            return Shared(
+                f"every lane along axis {axis} has the same address", certain=True
+            )
     return None
 
 
-def _variables(site: Site, axes: Sequence[int]) -> dict[Symbol, Polynomial]:
-    """The symbols an address must tell apart, and their extents."""
-    extents = {Symbol("program", a): Polynomial.symbol(Symbol("grid", a)) for a in axes}
-    for axis, extent in enumerate(site.shape):
-        extents[Symbol("lane", axis)] = Polynomial.constant(extent)
-    return extents
-
-
-# -- several sites: equal but for where they start ------------------------------------------
+# -- several sites: equal but for where they start --
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,28 +230,29 @@ def _spread(starts: Sequence[Polynomial]) -> _Spread | None:
     if len(starts) == 1:
         return _Spread((), first)
     deltas = [s - first for s in starts]
+    unit = _unit(deltas)
+    if unit is None:
+        return None
+    multiples = [_multiple(d, unit) for d in deltas]
+    counts = [m for m in multiples if m is not None]
+    if len(set(counts)) != len(deltas):
+        return None
+    extent = Polynomial.constant(max(counts) - min(counts) + 1)
+    dense = extent.number == len(counts)
+    reach = extent if dense else ZERO
+    lowest = first + Polynomial.constant(min(counts)) * unit
+    return _Spread((Digit(unit, extent, reach),), lowest)
+
+
+def _unit(deltas: Sequence[Polynomial]) -> Polynomial | None:
+    """What all of `deltas` may be multiples of."""
     unit = next((d for d in deltas if d.terms), None)
     if unit is None:
         return None
     if unit.number is not None:
-        numbers = [d.number for d in deltas]
-        if any(n is None for n in numbers):
-            return None
-        known = [n for n in numbers if n is not None]
-        unit = Polynomial.constant(math.gcd(*known))
-    elif next(iter(unit.terms.values())) < 0:
-        unit = -unit
-    multiples = [_multiple(d, unit) for d in deltas]
-    if any(m is None for m in multiples):
-        return None
-    counts = [m for m in multiples if m is not None]
-    if len(set(counts)) != len(counts):
-        return None
-    extent = Polynomial.constant(max(counts) - min(counts) + 1)
-    lowest = first + Polynomial.constant(min(counts)) * unit
-    dense = extent.number == len(counts)
-    reach = extent if dense else Polynomial.constant(0)
-    return _Spread((Digit(unit, extent, reach),), lowest)
+        numbers = [d.number for d in deltas if d.number is not None]
+        return Polynomial.constant(math.gcd(*numbers))
+    return -unit if next(iter(unit.terms.values())) < 0 else unit
 
 
 def _multiple(polynomial: Polynomial, unit: Polynomial) -> int | None:
@@ -251,110 +267,182 @@ def _multiple(polynomial: Polynomial, unit: Polynomial) -> int | None:
     return m if polynomial == Polynomial.constant(m) * unit else None
 
 
-# -- digits --------------------------------------------------------------------------------------
+# -- readings --
 
 
-def _digit_choices(
-    site: Site, variables: dict[Symbol, Polynomial], bounds: Sequence[Bound | None]
-) -> Iterator[tuple[list[Digit], list[Bound]]]:
-    """Ways to read the address as digits: with or without each bound of the mask."""
-    parts = site.address.linear_in(variables)
-    assert parts is not None
-    coefficients, _ = parts
-    usable = [b for b in bounds if b is not None and b.low.symbols & variables.keys()]
+def _readings(
+    sites: Sequence[Site], weights: Weights, spread: _Spread, unguarded: bool
+) -> Iterator[Reading]:
+    """With or without each bound that all sites share."""
+    extents = _Extents(sites)
+    usable = [
+        b
+        for b in extents.bounds
+        if b.high.known_at_launch and all(s in weights for s in b.low.varying)
+    ][:MAX_BOUNDS]
+    divided = [of for of, _ in _dividends(weights)]
+    divisions = _divisions(weights, extents)
+    if divisions is None:
+        return
+    tested = [b for b in extents.bounds if b.low in divided and b.high.known_at_launch]
+    conjuncts = [b for site in sites for b in site.bounds]
     for count in range(len(usable), -1, -1):
         for chosen in itertools.combinations(usable, count):
-            digits = _digits(coefficients, variables, chosen)
-            if digits is not None and len(digits) <= MAX_DIGITS:
-                yield digits, list(chosen)
+            digits = _digits(weights, extents, chosen)
+            if digits is None or len(digits) + len(spread.digits) > MAX_DIGITS:
+                continue
+            best = best_order([*digits, *spread.digits])
+            if best is not None:
+                used = [*chosen, *tested]
+                whole = unguarded and all(b in used for b in conjuncts)
+                start = spread.lowest + _reflected(weights, extents)
+                conditions = (*best[0], *_divisible(divisions))
+                yield Reading(best[1], conditions, divisions, start, whole)
+
+
+def _divisible(divisions: Iterable[Division]) -> Iterator[Condition]:
+    for by in dict.fromkeys(d.by for d in divisions if d.by.number is None):
+        yield Condition(by, ONE)
+
+
+class _Extents:
+    """How many values varying symbols take: each one's are 0 … that − 1."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        self.shape = sites[0].shape
+        self.bounds = [
+            b for b in sites[0].bounds
+            if b is not None and all(b in site.bounds for site in sites)
+        ]  # fmt: skip
+
+    def of(self, symbol: Symbol) -> Polynomial:
+        if symbol.kind == "program":
+            return Polynomial.symbol(Symbol("grid", symbol.axis))
+        if symbol.kind == "lane":
+            return Polynomial.constant(self.shape[symbol.axis])
+        assert symbol.of is not None and symbol.by is not None
+        if symbol.kind == "remainder":
+            return symbol.by
+        up = self.bounded(symbol.of) + symbol.by - ONE
+        return Polynomial.symbol(Symbol("quotient", of=up, by=symbol.by))
+
+    def natural(self, polynomial: Polynomial) -> Polynomial:
+        """One more than its highest value, if no coefficient of it is negative."""
+        parts = polynomial.linear_in(polynomial.varying)
+        assert parts is not None
+        total = parts[1] + ONE
+        for symbol, weight in parts[0].items():
+            total += weight * (self.of(symbol) - ONE)
+        return total
+
+    def bounded(self, polynomial: Polynomial) -> Polynomial:
+        """The same, or what a mask says of it."""
+        for bound in self.bounds:
+            if bound.low == polynomial and bound.high.known_at_launch:
+                return bound.high
+        return self.natural(polynomial)
 
 
 def _digits(
-    coefficients: dict[Symbol, Polynomial],
-    variables: dict[Symbol, Polynomial],
-    bounds: Sequence[Bound],
+    weights: Weights, extents: _Extents, bounds: Sequence[Bound]
 ) -> list[Digit] | None:
-    left = dict(coefficients)
+    left = dict(weights)
     digits: list[Digit] = []
     for bound in bounds:
-        digit = _bounded(left, variables, bound)
+        digit = _bounded(left, extents, bound)
         if digit is None:
             return None
         digits.append(digit)
     for symbol, coefficient in left.items():
         if not coefficient.known_at_launch:
             return None
-        digits.append(_natural(coefficient, variables[symbol]))
+        digits.append(_natural(symbol, coefficient, extents))
     return digits
 
 
-def _natural(coefficient: Polynomial, extent: Polynomial) -> Digit:
-    """A digit that runs over all of a grid axis or lane axis; reflected if it runs down."""
-    number = coefficient.number
-    if number is not None and number < 0:
-        coefficient = -coefficient
+def _natural(symbol: Symbol, coefficient: Polynomial, extents: _Extents) -> Digit:
+    """A digit that runs over all its values; reflected if it is known to run down."""
+    number, extent = coefficient.number, extents.of(symbol)
+    coefficient = -coefficient if number is not None and number < 0 else coefficient
     return Digit(coefficient, extent, extent)
 
 
-def _bounded(
-    left: dict[Symbol, Polynomial], variables: dict[Symbol, Polynomial], bound: Bound
-) -> Digit | None:
-    """The digit whose index is `bound.low`; takes its variables out of `left`."""
-    inner = bound.low.linear_in(variables)
-    if inner is None or not bound.high.known_at_launch:
+def _reflected(weights: Weights, extents: _Extents) -> Polynomial:
+    """How far the lowest address lies below the start, by digits that run down."""
+    total = ZERO
+    for symbol, coefficient in weights.items():
+        if coefficient.number is not None and coefficient.number < 0:
+            total += coefficient * (extents.of(symbol) - ONE)
+    return total
+
+
+def _bounded(left: Weights, extents: _Extents, bound: Bound) -> Digit | None:
+    """The digit whose index is `bound.low`; takes its symbols out of `left`."""
+    inner = bound.low.linear_in(bound.low.varying)
+    if inner is None or not inner[0] or not inner[1].known_at_launch:
         return None
     weights, start = inner
-    if not start.known_at_launch or not all(s in left for s in weights):
+    numbers = [w.number for w in weights.values()]
+    if not all(s in left for s in weights) or any(n is None or n <= 0 for n in numbers):
         return None
-    unit = min(weights, key=lambda s: abs(weights[s].number or 1 << 62))
-    if weights[unit] != ONE:
+    unit = next((s for s, w in weights.items() if w == ONE), None)
+    if unit is None or not left[unit].known_at_launch:
         return None
     outer = left[unit]
-    if any(left[s] != weights[s] * outer for s in weights):
+    if any(left[s] != w * outer for s, w in weights.items()):
         return None
-    if not all(w.known_at_launch for w in weights.values()):
-        return None
-    parts = [_natural(w, variables[s]) for s, w in weights.items()]
-    found = _best_order(parts)
-    if found is None or found[0] or any((w.number or 0) <= 0 for w in weights.values()):
+    found = best_order([_natural(s, w, extents) for s, w in weights.items()])
+    if found is None or found[0]:
         return None
     for symbol in weights:
         del left[symbol]
     extent = bound.high - start
-    if len(parts) == 1:
-        return Digit(outer, extent, parts[0].reach)
+    if len(found[1]) == 1:
+        return Digit(outer, extent, found[1][0].reach)
     return Digit(outer, extent, extent, found[1])
 
 
-# -- orders -----------------------------------------------------------------------------------
+# -- quotients and remainders --
 
 
-def _best_order(
-    digits: Sequence[Digit],
-) -> tuple[list[Condition], tuple[Digit, ...]] | None:
-    """The order, smallest digit first, with the fewest conditions left to launch."""
-    best: tuple[list[Condition], tuple[Digit, ...]] | None = None
-    for order in itertools.permutations(digits):
-        needed = _conditions(order, len(best[0]) if best else 1 << 30)
-        if needed is not None and (best is None or len(needed) < len(best[0])):
-            best = needed, order
-            if not needed:
-                break
-    return best
+def _dividends(weights: Weights) -> list[tuple[Polynomial, Polynomial]]:
+    """What is divided, and by what, where an address tells both digits apart.
+
+    A dividend told apart may itself hold both digits of another one.
+    """
+    told = set(weights)
+    found: dict[tuple[Polynomial, Polynomial], None] = {}
+    while True:
+        new = {
+            (s.of, s.by): None
+            for s in sorted(told, key=str)
+            if s.kind == "quotient" and s.of is not None and s.by is not None
+            and (s.of, s.by) not in found
+            and Symbol("remainder", of=s.of, by=s.by) in told
+        }  # fmt: skip
+        if not new:
+            return list(found)
+        found.update(new)
+        for of, _ in new:
+            told.update(of.varying)
 
 
-def _conditions(order: Sequence[Digit], limit: int) -> list[Condition] | None:
-    """What must hold for this order; None if it cannot hold or needs `limit` or more."""
-    needed: list[Condition] = []
-    span = Polynomial({})
-    for digit in order:
-        small = span + ONE
-        margin = (digit.coefficient - small).number
-        if margin is not None and margin < 0:
+def _divisions(weights: Weights, extents: _Extents) -> tuple[Division, ...] | None:
+    """None if a division is in the way of reading the address."""
+    dividends = _dividends(weights)
+    told = set(weights).union(*(of.varying for of, _ in dividends))
+    if any(s.of and s.by and (s.of, s.by) not in dividends for s in told):
+        return None  # a quotient without its remainder: nothing says what it spans
+    starts: list[tuple[Weights, Polynomial]] = []
+    for of, _ in dividends:
+        parts = of.linear_in(of.varying)
+        if parts is None:
             return None
-        if margin is None:
-            needed.append(Condition(digit.coefficient, small))
-            if len(needed) >= limit:
-                return None
-        span += digit.coefficient * (digit.extent - ONE)
-    return needed
+        starts.append(parts)
+    found: list[Division] = []
+    for (of, by), (inner, rest) in zip(dividends, starts, strict=True):
+        digits = tuple(_natural(s, w, extents) for s, w in inner.items())
+        floor = (*inner.values(), rest)
+        extent, highest = extents.bounded(of), extents.natural(of) - ONE
+        found.append(Division(of, by, extent, highest, floor, digits))
+    return tuple(found)

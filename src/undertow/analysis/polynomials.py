@@ -8,48 +8,65 @@ from typing import Literal
 
 from undertow.ir import Value
 
-SymbolKind = Literal["program", "lane", "grid", "scalar", "opaque"]
+SymbolKind = Literal[
+    "program", "lane", "grid", "scalar", "quotient", "remainder", "opaque"
+]
+_NAMES = {"program": "pid", "lane": "lane", "grid": "programs"}
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
     """One unknown of an address.
 
-    Kinds: ``program`` (the program id along an axis) and ``lane`` (the position along an axis
-    of the access) are what addresses are compared over; ``grid`` (the number of programs
-    along an axis) and ``scalar`` (an integer argument, or a value computed from arguments
-    alone) are known at launch; ``opaque`` may be anything in each program and lane.
+    Kinds: ``program`` (the program id along an axis) and ``lane`` (the position along
+    an axis of the access) are what addresses are compared over; ``grid`` (the number of
+    programs along an axis) and ``scalar`` (an integer argument, or a value computed
+    from arguments alone) are known at launch; ``quotient`` and ``remainder`` are the
+    digits of a division of `of` by `by`, rounded towards zero; ``opaque`` may be
+    anything in each program and lane.
     """
 
     kind: SymbolKind
     axis: int = 0
     value: Value | None = None
+    of: Polynomial | None = None
+    by: Polynomial | None = None
 
     @property
     def known_at_launch(self) -> bool:
+        if self.of is not None and self.by is not None:
+            return self.of.known_at_launch and self.by.known_at_launch
         return self.kind in ("grid", "scalar")
 
     @property
     def varies(self) -> bool:
+        if self.of is not None:
+            return any(s.varies for s in self.of.symbols)
         return self.kind in ("program", "lane")
 
+    def substitute(self, replace: Mapping[Symbol, Polynomial]) -> Polynomial:
+        """The symbol, or what stands for it; inside a division too."""
+        if self.of is None:
+            return replace.get(self, Polynomial({(self,): 1}))
+        of = self.of.substitute(replace)
+        return Polynomial.symbol(Symbol(self.kind, of=of, by=self.by))
+
     def __str__(self) -> str:
+        if self.of is not None:
+            sign = "//" if self.kind == "quotient" else "%"
+            return f"({self.of}) {sign} ({self.by})"
         if self.value is not None:
             return self.value.name or "?"
-        return f"{ {'program': 'pid', 'lane': 'lane', 'grid': 'programs'}[self.kind] }{self.axis}"
+        return f"{_NAMES[self.kind]}{self.axis}"
 
 
 Monomial = tuple[Symbol, ...]
 
 
 def _order(symbol: Symbol) -> tuple[str, int, str, int]:
+    """Any order will do that is the same all the time; by name where that decides."""
     value = symbol.value
-    return (
-        symbol.kind,
-        symbol.axis,
-        value.name if value else "",
-        id(value) if value else 0,
-    )
+    return symbol.kind, symbol.axis, value.name if value else "", hash(symbol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +98,7 @@ class Polynomial:
     def __mul__(self, other: Polynomial) -> Polynomial:
         total = Polynomial({})
         for m1, c1 in self.terms.items():
-            terms = {
-                tuple(sorted(m1 + m2, key=_order)): c1 * c2
-                for m2, c2 in other.terms.items()
-            }
+            terms = {_product(m1, m2): c1 * c2 for m2, c2 in other.terms.items()}
             total += Polynomial(terms)
         return total
 
@@ -109,33 +123,41 @@ class Polynomial:
     def known_at_launch(self) -> bool:
         return all(s.known_at_launch for s in self.symbols)
 
+    @property
+    def opaque(self) -> bool:
+        """Whether anything in it is."""
+        return any(s.kind == "opaque" for s in self.symbols)
+
+    @property
+    def varying(self) -> list[Symbol]:
+        """The symbols that differ between programs or lanes, in order of appearance."""
+        return list(dict.fromkeys(s for m in self.terms for s in m if s.varies))
+
     def substitute(self, replace: Mapping[Symbol, Polynomial]) -> Polynomial:
         """The polynomial with symbols replaced by polynomials."""
         total = Polynomial({})
         for monomial, coefficient in self.terms.items():
             product = Polynomial.constant(coefficient)
             for symbol in monomial:
-                product *= replace.get(symbol, Polynomial.symbol(symbol))
+                product *= symbol.substitute(replace)
             total += product
         return total
 
     def linear_in(
         self, variables: Iterable[Symbol]
     ) -> tuple[dict[Symbol, Polynomial], Polynomial] | None:
-        """Coefficients of `variables` and the rest, if each term has at most one of them."""
+        """Coefficients of `variables` and the rest, if no term has two of them."""
         wanted = set(variables)
         coefficients: dict[Symbol, Polynomial] = {}
         rest = Polynomial({})
-        for monomial, coefficient in self.terms.items():
+        for monomial, number in self.terms.items():
             found = [s for s in monomial if s in wanted]
             if len(found) > 1:
                 return None
-            left = Polynomial(
-                {tuple(s for s in monomial if s not in wanted): coefficient}
-            )
+            left = Polynomial({tuple(s for s in monomial if s not in wanted): number})
             if found:
-                known = coefficients.get(found[0], Polynomial({}))
-                coefficients[found[0]] = known + left
+                known = coefficients.get(found[0])
+                coefficients[found[0]] = left if known is None else known + left
             else:
                 rest += left
         return coefficients, rest
@@ -153,6 +175,32 @@ class Polynomial:
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
 
 
+ZERO, ONE = Polynomial.constant(0), Polynomial.constant(1)
+
+
+def _product(a: Monomial, b: Monomial) -> Monomial:
+    if not a or not b:
+        return a or b
+    return tuple(sorted(a + b, key=_order))
+
+
 def _print_order(term: tuple[Monomial, int]) -> tuple[bool, int, str]:
     monomial, _ = term
     return (not monomial, -len(monomial), "*".join(map(str, monomial)))
+
+
+def rejoin(polynomial: Polynomial) -> Polynomial:
+    """``x // c * c + x % c`` as ``x``, wherever both digits stand with such weights."""
+    parts = polynomial.linear_in(polynomial.varying)
+    if parts is None:
+        return polynomial
+    coefficients, _ = parts
+    for digit, weight in coefficients.items():
+        if digit.kind != "remainder" or digit.of is None or digit.by is None:
+            continue
+        partner = Symbol("quotient", of=digit.of, by=digit.by)
+        if coefficients.get(partner) == weight * digit.by:
+            change = digit.of - Polynomial.symbol(digit)
+            change -= digit.by * Polynomial.symbol(partner)
+            return rejoin(polynomial + weight * change)
+    return polynomial

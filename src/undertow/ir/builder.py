@@ -6,7 +6,7 @@ repeats: the reverse sweep may ask for ``1 - y * y`` twice and gets one value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from undertow.ir.core import UNKNOWN, Access, Attr, Block, Loc, Op, Value
@@ -56,7 +56,7 @@ class Builder:
         index: int = 0,
         count: int = 1,
     ) -> Value:
-        """Result `index` of a pure op with `count` results, folded or merged if possible."""
+        """Result `index` of a pure op with `count` results, folded or merged."""
         operands, attrs = tuple(operands), attrs or {}
         if self._fold is not None and count == 1:
             folded = self._fold(self, opcode, operands, attrs, type)
@@ -70,14 +70,13 @@ class Builder:
                 return scope[key]
         results = self.emit(opcode, operands, [type] * count, attrs)
         for position, result in enumerate(results):
-            self._scopes[-1][(*key[:-1], position) if opcode != "const" else key] = (
-                result
-            )
+            place = key if opcode == "const" else (*key[:-1], position)
+            self._scopes[-1][place] = result
         return results[index]
 
     @contextmanager
-    def region(self) -> Iterator[Block]:
-        """A nested block; what is built inside goes there and is not merged with outside."""
+    def region(self) -> Generator[Block]:
+        """A nested block: what is built inside goes there, and is not seen outside."""
         outer, self.block = self.block, Block()
         self._scopes.append({})
         try:

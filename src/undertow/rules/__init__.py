@@ -12,7 +12,7 @@ from undertow.rules.registry import (
     Verdict,
     Zero,
 )
-from undertow.rules.structure import reduce_cotangent, widen
+from undertow.rules.structure import reduce_cotangent, reduce_partial, widen
 
 
 def _table() -> dict[str, Verdict]:
@@ -25,6 +25,17 @@ def _table() -> dict[str, Verdict]:
 RULES: dict[str, Verdict] = _table()
 
 __all__ = [
-    "RULES", "Expr", "Linear", "Pointwise", "Special", "Structural", "Unsupported",
-    "Verdict", "Zero", "reduce_cotangent", "where", "widen",
-]  # fmt: skip
+    "RULES",
+    "Expr",
+    "Linear",
+    "Pointwise",
+    "Special",
+    "Structural",
+    "Unsupported",
+    "Verdict",
+    "Zero",
+    "reduce_cotangent",
+    "reduce_partial",
+    "where",
+    "widen",
+]

@@ -1,7 +1,7 @@
 """Arithmetic on values as one writes it: ``1 - y * y`` builds IR.
 
-An `Expr` is a float or boolean value together with the builder to extend. Numbers take the
-type of the other operand.
+An `Expr` is a float or boolean value together with the builder to extend. Numbers take
+the type of the other operand.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ class Expr:
 
     def __and__(self, other: Expr) -> Expr:
         return apply("and", self, other)
+
+    def __or__(self, other: Expr) -> Expr:
+        return apply("or", self, other)
 
 
 Operand = Expr | float

@@ -29,21 +29,20 @@ def register(table: Table) -> None:
 
 
 def _arithmetic(table: Table) -> None:
-    linear, unary, binary, ternary = (
-        table.linear,
-        table.unary,
-        table.binary,
-        table.ternary,
-    )
+    linear, unary, binary = table.linear, table.unary, table.binary
     linear("add", 1, 1)
     linear("sub", 1, -1)
     linear("neg", -1)
     binary("mul", lambda t, a, b, y: t * b, lambda t, a, b, y: t * a)
     binary("div", lambda t, a, b, y: t / b, lambda t, a, b, y: -(t * y / b))
     binary("div_rn", lambda t, a, b, y: t / b, lambda t, a, b, y: -(t * y / b))
-    binary("fmod", lambda t, a, b, y: t, lambda t, a, b, y: -(t * _f("trunc", a / b)))
-    ternary("fma", lambda t, a, b, c, y: t * b, lambda t, a, b, c, y: t * a,
-            lambda t, a, b, c, y: t)  # fmt: skip
+    binary("fmod", lambda t, a, b, y: t, lambda t, a, b, y: -(t * _f("rint", (a - y) / b)))
+    table.ternary(
+        "fma",
+        lambda t, a, b, c, y: t * b,
+        lambda t, a, b, c, y: t * a,
+        lambda t, a, b, c, y: t,
+    )
     unary("reciprocal", lambda t, x, y: -(t * y * y))
 
 
@@ -75,12 +74,21 @@ def _transcendental(table: Table) -> None:
     unary("erf", lambda t, x, y: t * (_2_SQRT_PI * _f("exp", -(x * x))))
     unary("erfc", lambda t, x, y: -(t * (_2_SQRT_PI * _f("exp", -(x * x)))))
     unary("erfinv", lambda t, x, y: t * (_f("exp", y * y) / _2_SQRT_PI))
-    binary("pow", lambda t, a, b, y: where(b.equals(0.0), 0.0, t * b * _f("pow", a, b - 1.0)),
-           lambda t, a, b, y: where(a > 0.0, t * y * _f("log", a), 0.0))  # fmt: skip
-    binary("atan2", lambda t, a, b, y: t * b / (a * a + b * b),
-           lambda t, a, b, y: -(t * a / (a * a + b * b)))  # fmt: skip
-    binary("hypot", lambda t, a, b, y: where(y.equals(0.0), 0.0, t * a / y),
-           lambda t, a, b, y: where(y.equals(0.0), 0.0, t * b / y))  # fmt: skip
+    binary(
+        "pow",
+        lambda t, a, b, y: where(b.equals(0.0), 0.0, t * b * _f("pow", a, b - 1.0)),
+        lambda t, a, b, y: where(a > 0.0, t * y * _f("log", a), 0.0),
+    )
+    binary(
+        "atan2",
+        lambda t, a, b, y: t * b / (a * a + b * b),
+        lambda t, a, b, y: -(t * a / (a * a + b * b)),
+    )
+    binary(
+        "hypot",
+        lambda t, a, b, y: where(y.equals(0.0), 0.0, t * a / y),
+        lambda t, a, b, y: where(y.equals(0.0), 0.0, t * b / y),
+    )
 
 
 def _choices(table: Table) -> None:
@@ -97,10 +105,13 @@ def _choices(table: Table) -> None:
         "clamp",
         lambda t, x, low, high, y: where((x > low) & (x < high), t, 0.0),
         lambda t, x, low, high, y: where((x < low) & (low < high), t, 0.0),
-        lambda t, x, low, high, y: where(x > high, t, 0.0),
+        lambda t, x, low, high, y: where((x > high) | (low > high), t, 0.0),
     )
-    table.binary("fdim", lambda t, a, b, y: where(a > b, t, 0.0),
-                 lambda t, a, b, y: where(a > b, -t, 0.0))  # fmt: skip
+    table.binary(
+        "fdim",
+        lambda t, a, b, y: where(a > b, t, 0.0),
+        lambda t, a, b, y: where(a > b, -t, 0.0),
+    )
     table.binary(
         "copysign",
         lambda t, a, b, y: where(a.equals(0.0), 0.0, where(a.equals(y), t, -t)),
@@ -112,8 +123,8 @@ def _route(t: Expr, mine: Expr, other: Expr, y: Expr, up: bool) -> Expr:
     """The share of `mine` in max(mine, other) or min(mine, other).
 
     Against a bound (a literal, a constexpr, a scalar argument) a tie gives 0; between two
-    tensors it is split evenly. Comparing with the result rather than with the other operand
-    keeps the share right where the other one is a NaN that was ignored.
+    tensors it is split evenly. Comparing with the result rather than with the other
+    operand keeps the share right where the other one is a NaN that was ignored.
     """
     if is_bound(other.value):
         return where(mine > other if up else mine < other, t, 0.0)
@@ -122,11 +133,17 @@ def _route(t: Expr, mine: Expr, other: Expr, y: Expr, up: bool) -> Expr:
 
 def is_bound(value: Value) -> bool:
     """Whether a value is computed from constants and scalar arguments alone."""
-    if value.op is None:
-        return True
-    if value.op.opcode in ("load", "program_id", "range", "num_programs", "if"):
-        return False
-    return all(is_bound(v) for v in value.op.operands)
+    pending, seen = [value], {value}
+    while pending:
+        op = pending.pop().op
+        if op is None:
+            continue
+        if op.opcode in ("load", "program_id", "range", "num_programs", "if"):
+            return False
+        new = [v for v in op.operands if v not in seen]
+        pending += new
+        seen.update(new)
+    return True
 
 
 def _zeros(table: Table) -> None:

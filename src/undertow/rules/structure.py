@@ -1,8 +1,14 @@
-"""Transposes of the ops that move lanes, and of the reductions."""
+"""Transposes of the ops that move lanes, and of the reductions.
+
+Lanes are only moved here: what holds of a cotangent's lanes, its support, is moved by the
+same functions.
+"""
 
 from __future__ import annotations
 
-from undertow.ir import Builder, Op, Value
+from collections.abc import Callable
+
+from undertow.ir import I1, Builder, Op, Value
 from undertow.rules.expr import Expr, where
 from undertow.rules.registry import Table
 
@@ -11,7 +17,7 @@ Cotangents = tuple[Value | None, ...]
 
 def register(table: Table) -> None:
     """Adds the verdicts of structural, reduction, memory, control and source opcodes."""
-    table.structural("broadcast", _broadcast)
+    table.special("broadcast", "its transpose sums over the lanes it spread over")
     table.structural("expand_dims", _restore_shape)
     table.structural("reshape", _restore_shape)
     table.structural("transpose", _transpose)
@@ -35,18 +41,6 @@ def _only(cts: Cotangents) -> Value:
     return ct
 
 
-def _broadcast(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
-    ct, source = _only(cts), op.operands[0].shape
-    if not source:
-        for axis in reversed(range(len(ct.shape))):
-            ct = b.reduce(ct, "sum", axis)
-        return (ct,)
-    for axis, (narrow, wide) in enumerate(zip(source, ct.shape, strict=True)):
-        if narrow != wide:
-            ct = b.expand_dims(b.reduce(ct, "sum", axis), axis)
-    return (ct,)
-
-
 def _restore_shape(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
     return (b.reshape(_only(cts), op.operands[0].shape),)
 
@@ -61,7 +55,7 @@ def _split(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
     first, second = cts
     known = first or second
     assert known is not None
-    zero = b.const(0.0, known.tensor_type)
+    zero = b.const(False if known.tensor_type.dtype == I1 else 0.0, known.tensor_type)
     return (b.join(first or zero, second or zero),)
 
 
@@ -73,7 +67,7 @@ def widen(b: Builder, value: Value, axis: int, shape: tuple[int, ...]) -> Value:
 
 
 def reduce_cotangent(b: Builder, op: Op, ct: Value, x: Value, y: Value) -> Value | None:
-    """Cotangent of the operand of a `reduce`, or None where it is zero.
+    """Cotangent of the operand of a `reduce`, or None where none is known.
 
     Args:
         b: the builder to extend.
@@ -82,22 +76,34 @@ def reduce_cotangent(b: Builder, op: Op, ct: Value, x: Value, y: Value) -> Value
         x: its operand, in the cotangent's dtype.
         y: its result, in the cotangent's dtype.
 
-    max and min split evenly over ties. The product gives each lane the product of the other
-    ones, also where lanes are zero.
+    max and min split evenly over ties. The product gives each lane the product of the
+    other ones, also where lanes are zero.
     """
-    axis, kind = op.int_attr("axis"), op.str_attr("kind")
+    axis = op.int_attr("axis")
     spread = Expr(b, widen(b, ct, axis, x.shape))
-    lanes = Expr(b, x)
-    match kind:
-        case "sum":
-            return spread.value
+    partial = reduce_partial(b, op, x, y)
+    if partial is None:
+        return spread.value if op.str_attr("kind") == "sum" else None
+    return partial(spread).value
+
+
+def reduce_partial(
+    b: Builder, op: Op, x: Value, y: Value
+) -> Callable[[Expr], Expr] | None:
+    """What a reduction multiplies each lane's tangent by; None for a sum (1) or no rule.
+
+    The map is elementwise in the operand's lanes: reverse mode applies it to the
+    cotangent spread over them, forward mode to the tangent before it is summed.
+    """
+    axis, lanes = op.int_attr("axis"), Expr(b, x)
+    match op.str_attr("kind"):
         case "max" | "min":
             chosen = lanes.equals(Expr(b, widen(b, y, axis, x.shape)))
             ties = b.reduce(_indicator(b, chosen, x).value, "sum", axis)
-            ties = Expr(b, widen(b, ties, axis, x.shape))
-            return where(chosen, spread / ties, 0.0).value
+            wide = Expr(b, widen(b, ties, axis, x.shape))
+            return lambda t: where(chosen, t / wide, 0.0)
         case "prod":
-            return _product(b, spread, lanes, axis).value
+            return lambda t: _product(b, t, lanes, axis)
         case _:
             return None
 
@@ -106,13 +112,13 @@ def _indicator(b: Builder, condition: Expr, like: Value) -> Expr:
     return Expr(b, b.cast(condition.value, like.tensor_type.dtype, signed=False))
 
 
-def _product(b: Builder, spread: Expr, x: Expr, axis: int) -> Expr:
+def _product(b: Builder, t: Expr, x: Expr, axis: int) -> Expr:
     shape = x.value.shape
     is_zero = x.equals(0.0)
     zeros = b.reduce(_indicator(b, is_zero, x.value).value, "sum", axis)
     rest = b.reduce(where(is_zero, 1.0, x).value, "prod", axis)
     zeros_wide = Expr(b, widen(b, zeros, axis, shape))
     rest_wide = Expr(b, widen(b, rest, axis, shape))
-    alone = where(zeros_wide.equals(1.0), spread * rest_wide, 0.0)
-    others = where(zeros_wide.equals(0.0), spread * rest_wide / x, 0.0)
+    alone = where(zeros_wide.equals(1.0), t * rest_wide, 0.0)
+    others = where(zeros_wide.equals(0.0), t * rest_wide / x, 0.0)
     return where(is_zero, alone, others)

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from undertow.analysis.activity import Activity, activity
-from undertow.analysis.addresses import Addresses
-from undertow.analysis.exclusive import Exclusive, Shared
 from undertow.errors import UndertowError, UnsupportedError
 from undertow.ir import (
     Access,
@@ -23,40 +21,30 @@ from undertow.ir import (
 )
 from undertow.rules import RULES, Zero
 from undertow.transform.cotangent_layout import StridedCotangent, by_own_strides
-from undertow.transform.place import Placement, find, place, program_axes, visit
+from undertow.transform.place import Placement, place, program_axes
 from undertow.transform.rebuild import simplify
+from undertow.transform.reverse import REVERSE, reverse
+from undertow.transform.roles import (
+    OutputStores,
+    Roles,
+    output_stores,
+    refuse_overwritten,
+    refuse_unordered,
+    roles,
+)
+from undertow.transform.sweep import Buffers
 from undertow.transform.variables import name_variables
-from undertow.transform.reverse import REVERSE, Buffers, reverse
 
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """What a kernel does with each of its pointers, by parameter name."""
-
-    loaded: frozenset[str]
-    stored: frozenset[str]
-
-    @property
-    def inputs(self) -> frozenset[str]:
-        return self.loaded - self.stored
-
-    @property
-    def outputs(self) -> frozenset[str]:
-        return self.stored
-
-    @property
-    def in_place(self) -> frozenset[str]:
-        return self.loaded & self.stored
-
-
-def roles(kernel: Kernel) -> Roles:
-    """Reads the roles of the pointers off the memory ops."""
-    loaded: set[str] = set()
-    stored: set[str] = set()
-    for op in walk(kernel.body):
-        if op.opcode in ("load", "store", "atomic_add"):
-            (loaded if op.opcode == "load" else stored).add(op.operands[0].name)
-    return Roles(frozenset(loaded), frozenset(stored))
+__all__ = [
+    "Backward",
+    "Gradient",
+    "Names",
+    "OutputStores",
+    "Roles",
+    "Task",
+    "differentiate",
+    "roles",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +65,6 @@ class Gradient:
     dtype: DType
     placement: Placement
     in_place: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OutputStores:
-    """Whether the stores to an output are proved to write each element once."""
-
-    of: str
-    finding: Exclusive | Shared
-    guarded: bool
-    """A mask or branch that the analysis cannot read may keep programs apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,73 +104,114 @@ def differentiate(
         kernel: the forward.
         wrt: parameters to differentiate; by default every float pointer that is loaded.
         outputs: parameters with a cotangent; by default every float pointer stored to.
-        atomic: inputs whose gradient must not be a plain store, because what that needs of
-            the strides does not hold in the launch at hand.
+        atomic: inputs whose gradient must not be a plain store, because what that needs
+            of the strides does not hold in the launch at hand.
 
     Raises:
-        UnsupportedError: something on the way from `wrt` to `outputs` has no derivative, or
-            an overwritten input is needed.
+        UnsupportedError: something on the way from `wrt` to `outputs` has no derivative,
+            an overwritten input is needed, or a name is no pointer to floats.
     """
     forward = name_variables(simplify(kernel))
     try:
-        return verify_backward(_differentiate(forward, wrt, outputs, atomic))
+        task = Task.of(forward, wrt, outputs)
+        backward = _differentiate(task, atomic)
     except UndertowError as error:
         error.kernel = error.kernel or kernel.name
         raise
-
-
-def verify_backward(backward: Backward) -> Backward:
     verify(backward.kernel)
     return backward
 
 
-def _differentiate(
-    forward: Kernel,
-    wrt: Collection[str] | None,
-    outputs: Collection[str] | None,
-    atomic: Collection[str],
-) -> Backward:
-    found = roles(forward)
-    _refuse_unordered(forward, found)
-    floats = [p for p in forward.pointers if _element(p).is_float]
-    inputs = [
-        p for p in floats if (p.name in found.loaded if wrt is None else p.name in wrt)
-    ]
-    targets = [p for p in floats
-               if p.name in found.stored and (outputs is None or p.name in outputs)]  # fmt: skip
-    active = activity(forward, inputs, targets, _passes)
-    names = _Names(forward)
-    cotangents = {p: Value(PointerType(_element(p)), names.cotangent(p, p in inputs))
-                  for p in targets if _useful(forward, p, active)}  # fmt: skip
-    gradients = {p: Value(PointerType(cotangent_dtype(_element(p))), names.gradient(p))
-                 for p in inputs}  # fmt: skip
-    body = reverse(forward, active, Buffers(cotangents, gradients))
-    overwritten = [p for p in inputs if p.name in found.stored]
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to differentiate: both modes start from it.
+
+    Attributes:
+        forward: the simplified forward.
+        inputs: the pointers to differentiate by, in the kernel's order.
+        targets: the pointers to differentiate.
+        activity: which values carry a derivative from one to the other.
+        useful: the targets that depend on an input.
+        in_place: pointers that are both loaded and stored to.
+    """
+
+    forward: Kernel
+    inputs: tuple[Value, ...]
+    targets: tuple[Value, ...]
+    activity: Activity
+    useful: tuple[Value, ...]
+    in_place: tuple[Value, ...]
+
+    @staticmethod
+    def of(
+        forward: Kernel,
+        wrt: Collection[str] | None,
+        outputs: Collection[str] | None,
+    ) -> Task:
+        """Raises UnsupportedError where the order of memory accesses matters."""
+        found = roles(forward)
+        refuse_unordered(forward)
+        inputs = _chosen(forward, found.loaded if wrt is None else wrt, wrt is None)
+        targets = _chosen(
+            forward, found.stored if outputs is None else outputs, outputs is None
+        )
+        active = activity(forward, inputs, targets, _passes)
+        useful = tuple(p for p in targets if _useful(forward, p, active))
+        in_place = tuple(p for p in forward.pointers if p.name in found.in_place)
+        return Task(forward, inputs, targets, active, useful, in_place)
+
+
+def _chosen(
+    forward: Kernel, names: Collection[str], by_default: bool
+) -> tuple[Value, ...]:
+    floats = {p.name: p for p in forward.pointers if _element(p).is_float}
+    unknown = [] if by_default else sorted(set(names) - set(floats))
+    if unknown:
+        raise UnsupportedError(
+            f"`{unknown[0]}` is no pointer to floats of `{forward.name}`",
+            hint="these are: " + ", ".join(f"`{name}`" for name in floats),
+        )
+    return tuple(p for name, p in floats.items() if name in names)
+
+
+def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
+    forward, names = task.forward, Names(task.forward)
     axes = program_axes(forward)
+    stores = output_stores(forward, task.targets, axes)
+    cotangents = {
+        p: Value(PointerType(_element(p)), names.cotangent(p, p in task.inputs))
+        for p in task.useful
+    }
+    gradients = {
+        p: Value(PointerType(cotangent_dtype(_element(p))), names.gradient(p))
+        for p in task.inputs
+    }
+    body = reverse(forward, task.activity, Buffers(cotangents, gradients))
     body, fresh, placements = place(
         body,
         {g: _element(p) for p, g in gradients.items()},
         axes,
-        in_place=[gradients[p] for p in overwritten],
+        in_place=[g for p, g in gradients.items() if p in task.in_place],
         atomic=[g for p, g in gradients.items() if p.name in atomic],
     )
-    body, layouts = by_own_strides(
-        body, {c: p for p, c in cotangents.items()}, names.fresh
-    )
-    _refuse_overwritten(forward, body, found)
-    plans = tuple(
-        Gradient(p.name, g.name, _element(fresh[g]), placements[g], p in overwritten)
-        for p, g in gradients.items() if g in placements
-    )  # fmt: skip
+    outputs = {c: p for p, c in cotangents.items()}
+    body, layouts = by_own_strides(body, outputs, names.fresh)
+    refuse_overwritten(body, task.in_place)
     params = _parameters(forward, body, cotangents.values(), fresh.values(), layouts)
-    name = f"{forward.name.removesuffix('_fwd').removesuffix('_forward')}_bwd"
+    stem = forward.name.removesuffix("_fwd").removesuffix("_forward")
     return Backward(
         forward,
-        Kernel(name, params, body, forward.loc, forward.constexprs),
+        Kernel(f"{stem}_bwd", params, body, forward.loc, forward.constexprs),
         layouts,
-        plans,
+        tuple(
+            Gradient(
+                p.name, g.name, _element(fresh[g]), placements[g], p in task.in_place
+            )
+            for p, g in gradients.items()
+            if g in placements
+        ),
         tuple(p.name for p, g in gradients.items() if g not in placements),
-        _output_stores(forward, targets, axes),
+        stores,
         _recomputed(body),
     )
 
@@ -203,7 +222,7 @@ def _element(pointer: Value) -> DType:
 
 
 def _passes(op: Op) -> bool:
-    """Whether a derivative can pass through `op`; a missing rule counts, so that it raises."""
+    """Whether a derivative can pass through `op`: a missing rule counts, and raises."""
     if isinstance(RULES[op.opcode], Zero):
         return False
     if op.opcode == "cast":
@@ -223,7 +242,7 @@ def _useful(forward: Kernel, output: Value, active: Activity) -> bool:
     )
 
 
-class _Names:
+class Names:
     """Names of the new parameters: `d_` and the user's name, kept apart from the user's."""
 
     def __init__(self, forward: Kernel) -> None:
@@ -259,56 +278,6 @@ def _parameters(
     strides = [s for layout in layouts for s in layout.strides]
     ordered = [*cotangents, *pointers, *gradients, *strides, *scalars]
     return tuple(v for v in ordered if v in used)
-
-
-def _refuse_unordered(forward: Kernel, found: Roles) -> None:
-    for op in walk(forward.body):
-        if op.opcode == "atomic_add":
-            raise UnsupportedError(
-                f"atomic updates of `{op.operands[0].name}` are not differentiated yet",
-                loc=op.loc,
-                why="programs add to one element in no fixed order",
-                hint="store one partial result a program and sum outside of the kernel",
-            )
-    written: dict[str, Op] = {}
-    for op, _ in visit(forward.body):
-        name = op.operands[0].name if op.opcode in ("load", "store") else ""
-        if op.opcode == "store":
-            written.setdefault(name, op)
-        elif op.opcode == "load" and name in written:
-            raise UnsupportedError(
-                f"`{name}` is read after it was written",
-                loc=op.loc,
-                why=f"it was written on line {written[name].loc.line}",
-                hint="keep the value in a variable, or use two launches",
-            )
-
-
-def _refuse_overwritten(forward: Kernel, body: Block, found: Roles) -> None:
-    for op in walk(body):
-        if op.opcode == "load" and op.operands[0].name in found.in_place:
-            if op.operands[0] not in forward.params:
-                continue
-            name = op.operands[0].name
-            raise UnsupportedError(
-                f"`{name}` is overwritten, and its old value is needed for the gradient",
-                loc=op.loc,
-                hint="write to another tensor",
-            )
-
-
-def _output_stores(
-    forward: Kernel, targets: Iterable[Value], axes: Collection[int]
-) -> tuple[OutputStores, ...]:
-    addresses = Addresses()
-    found: list[OutputStores] = []
-    for target in targets:
-        ops = [(op, path) for op, path in visit(forward.body)
-               if op.opcode == "store" and op.operands[0] is target]  # fmt: skip
-        unread = any(None in addresses.bounds(op) for op, _ in ops)
-        guarded = unread or any(path for _, path in ops)
-        found.append(OutputStores(target.name, find(addresses, ops, axes), guarded))
-    return tuple(found)
 
 
 def _recomputed(body: Block) -> tuple[str, ...]:

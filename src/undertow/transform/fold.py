@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 
 from undertow.ir import I1, OPS, Attr, Builder, TensorType, Type, Value
+from undertow.transform.masks import implies
 
 Operands = tuple[Value, ...]
 Attrs = dict[str, Attr]
@@ -31,21 +32,28 @@ def fold(
 def _before_broadcast(
     b: Builder, opcode: str, xs: Operands, attrs: Attrs, type: TensorType
 ) -> Value | None:
-    """f(broadcast(x), broadcast(y)) = broadcast(f(x, y)): computed once, not per lane."""
-    spread = [v.op for v in xs if v.op is not None and v.op.opcode == "broadcast"]
-    constants = sum(_opcode(v) == "const" for v in xs)
-    if not spread or len(spread) + constants != len(xs):
+    """f(broadcast(x), broadcast(y)) = broadcast(f(x, y)): once, not in every lane."""
+    narrow: tuple[int, ...] | None = None
+    for x in xs:
+        op = x.op
+        if op is not None and op.opcode == "broadcast":
+            shape = op.operands[0].shape
+            if narrow is not None and shape != narrow:
+                return None
+            narrow = shape
+        elif op is None or op.opcode != "const":
+            return None
+    if narrow is None:
         return None
-    narrow = spread[0].operands[0].shape
-    if any(op.operands[0].shape != narrow for op in spread):
-        return None
-    inner = [
-        v.op.operands[0]
-        if v.op is not None and v.op.opcode == "broadcast"
-        else b.const(constant(v) or 0, v.tensor_type.with_shape(narrow))
-        for v in xs
-    ]
+    inner = [_narrowed(b, x, narrow) for x in xs]
     return b.broadcast(b.pure(opcode, inner, type.with_shape(narrow), attrs), type.shape)
+
+
+def _narrowed(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
+    assert x.op is not None
+    if x.op.opcode == "broadcast":
+        return x.op.operands[0]
+    return b.pure("const", (), x.tensor_type.with_shape(shape), dict(x.op.attrs))
 
 
 def constant(value: Value) -> int | float | bool | None:
@@ -66,31 +74,33 @@ def _opcode(value: Value) -> str:
     return value.op.opcode if value.op else ""
 
 
+def _negated(value: Value) -> Value | None:
+    """x if `value` is −x."""
+    return value.op.operands[0] if value.op and value.op.opcode == "neg" else None
+
+
 def _add(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
     x, y = xs
     if type.dtype.is_int:
         return _integers(operator.add, b, xs, type, unit=0)
     if x is y:
         return b.pointwise("mul", b.const(2.0, type), x)
-    if _opcode(y) == "neg":
-        assert y.op is not None
-        return b.pointwise("sub", x, y.op.operands[0])
-    if _opcode(x) == "neg":
-        assert x.op is not None
-        return b.pointwise("sub", y, x.op.operands[0])
+    for one, other in ((x, y), (y, x)):
+        inner = _negated(other)
+        if inner is not None:
+            return b.pointwise("sub", one, inner)
     return None
 
 
 def _sub(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
     x, y = xs
+    number = constant(y)
     if type.dtype.is_int:
-        return x if constant(y) == 0 else _integers(operator.sub, b, xs, type)
-    if constant(y) == 0.0 and math.copysign(1.0, float(constant(y) or 0.0)) > 0:
+        return x if number == 0 else _integers(operator.sub, b, xs, type)
+    if number is not None and number == 0.0 and math.copysign(1.0, number) > 0:
         return x
-    if _opcode(y) == "neg":
-        assert y.op is not None
-        return b.pointwise("add", x, y.op.operands[0])
-    return None
+    inner = _negated(y)
+    return b.pointwise("add", x, inner) if inner is not None else None
 
 
 def _mul(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
@@ -111,13 +121,11 @@ def _div(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | No
 
 def _sign_outward(opcode: str, b: Builder, xs: Operands) -> Value | None:
     """(−x)·y = −(x·y): where signs meet they cancel, or turn an addition around."""
-    x, y = xs
-    if _opcode(x) == "neg":
-        assert x.op is not None
-        return b.pointwise("neg", b.pointwise(opcode, x.op.operands[0], y))
-    if _opcode(y) == "neg":
-        assert y.op is not None
-        return b.pointwise("neg", b.pointwise(opcode, x, y.op.operands[0]))
+    x, y = map(_negated, xs)
+    if x is not None:
+        return b.pointwise("neg", b.pointwise(opcode, x, xs[1]))
+    if y is not None:
+        return b.pointwise("neg", b.pointwise(opcode, xs[0], y))
     return None
 
 
@@ -125,11 +133,14 @@ def _neg(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | No
     x = xs[0]
     number = constant(x)
     if number is not None:
-        return b.const(-number, type)
-    if _opcode(x) == "neg":
-        assert x.op is not None
-        return x.op.operands[0]
-    return None
+        return b.const(-number if type.dtype.is_float else _wrap(-number, type), type)
+    return _negated(x)
+
+
+def _wrap(number: int | float, type: TensorType) -> int:
+    """An integer modulo the width of its type."""
+    half = 1 << (type.dtype.bits - 1)
+    return (int(number) + half) % (2 * half) - half
 
 
 def _integers(
@@ -141,9 +152,7 @@ def _integers(
 ) -> Value | None:
     x, y = constant(xs[0]), constant(xs[1])
     if x is not None and y is not None and type.dtype != I1:
-        result = function(int(x), int(y))
-        half = 1 << (type.dtype.bits - 1)
-        return b.const((result + half) % (2 * half) - half, type)
+        return b.const(_wrap(function(int(x), int(y)), type), type)
     if unit is not None:
         if x == unit:
             return xs[1]
@@ -166,18 +175,6 @@ def _and(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | No
         if implies(one, other):
             return one
     return None
-
-
-def implies(value: Value, other: Value) -> bool:
-    """Whether `other` is known to hold wherever `value` does: `other` is a conjunct."""
-    if value is other:
-        return True
-    op = value.op
-    return (
-        op is not None
-        and op.opcode == "and"
-        and any(implies(x, other) for x in op.operands)
-    )
 
 
 def _or(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
@@ -204,16 +201,8 @@ def _xor(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | No
     return inner if constant(flag) is True else None
 
 
-def _negated(value: Value) -> Value | None:
-    """x if `value` is −x, a float."""
-    return value.op.operands[0] if value.op and value.op.opcode == "neg" else None
-
-
 def _select(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
     condition, x, y = xs
-    inner = _negated(x)
-    if inner is not None and type.dtype.is_float and constant(y) == 0.0:
-        return b.pointwise("neg", b.pointwise("select", condition, inner, y))
     if x is y:
         return x
     known = constant(condition)
@@ -227,27 +216,16 @@ def _select(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value |
 
 
 def _cast(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
-    """Constants are converted where that is exact: integers to f32, f64 or wider integers."""
-    number = constant(xs[0])
-    source = xs[0].tensor_type.dtype
-    inner = _negated(xs[0])
+    """Constants are converted where that is exact and does not depend on signs."""
+    (x,) = xs
+    number, source = constant(x), x.tensor_type.dtype
+    inner = _negated(x)
     if inner is not None and source.is_float and type.dtype.is_float:
         return b.pointwise("neg", b.cast(inner, type.dtype))
-    if number is None or source.is_float:
+    if number is None or source.is_float or not 0 <= number < 1 << 24:
         return None
-    if source == I1:
-        signed = bool(attrs.get("signed", True)) and type.dtype.is_int
-        return b.const(-int(number) if signed else int(number), type)
-    if (
-        type.dtype.is_float
-        and type.dtype.bits >= 32
-        and abs(number) < 2**24
-        and number >= 0
-    ):
-        return b.const(float(number), type)
-    if type.dtype.is_int and type.dtype.bits >= source.bits and number >= 0:
-        return b.const(int(number), type)
-    return None
+    wide = type.dtype.bits >= (32 if type.dtype.is_float else source.bits)
+    return b.const(number, type) if wide else None
 
 
 def _broadcast(
@@ -282,14 +260,6 @@ def _reshape(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value 
     if x.op is not None and x.op.opcode == "broadcast" and not x.op.operands[0].shape:
         return b.broadcast(x.op.operands[0], type.shape)
     return None
-
-
-def _reduce(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
-    inner, axis = _negated(xs[0]), attrs["axis"]
-    if inner is None or attrs["kind"] != "sum" or not type.dtype.is_float:
-        return None
-    assert isinstance(axis, int)
-    return b.pointwise("neg", b.reduce(inner, "sum", axis))
 
 
 def _expand_dims(
@@ -334,7 +304,6 @@ _RULES: dict[str, Rule] = {
     "select": _select,
     "cast": _cast,
     "broadcast": _broadcast,
-    "reduce": _reduce,
     "reshape": _reshape,
     "expand_dims": _expand_dims,
     "transpose": _transpose,

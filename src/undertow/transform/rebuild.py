@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from undertow.ir import OPS, Block, Builder, Kernel, Op, Value
+from undertow.ir import OPS, Block, Builder, Kernel, Op, Value, walk
 from undertow.transform.fold import fold
 
 Env = dict[Value, Value]
 """Values of one kernel to the values that stand for them in another."""
 
+Handler = Callable[[Op, Env], None]
+"""Builds what stands for an op, and enters its results."""
 
-def copy_op(b: Builder, op: Op, env: Env) -> None:
-    """Appends `op` with its operands looked up in `env`, and enters its results there."""
-    b.loc = replace(op.loc, name="")  # a copy has the name of what it copies, or none
+Handlers = Mapping[str, Handler]
+"""By opcode; ops without one are copied."""
+
+
+def rebuild(
+    b: Builder, ops: Iterable[Op], env: Env, handlers: Handlers | None = None
+) -> None:
+    """Appends what stands for each of `ops`, in nested blocks too."""
+    handlers = handlers or {}
+    for op in ops:
+        b.loc = replace(op.loc, name="")  # a copy has its original's name, or none
+        handler = handlers.get(op.opcode)
+        if handler is None:
+            copy(b, op, env, handlers)
+        else:
+            handler(op, env)
+
+
+def copy(b: Builder, op: Op, env: Env, handlers: Handlers | None = None) -> None:
+    """Appends `op` with its operands looked up in `env`, and enters its results."""
     operands = tuple(env[v] for v in op.operands)
     if OPS[op.opcode].pure:
         for result in op.results:
-            copy = b.pure(op.opcode, operands, result.type, dict(op.attrs),
-                          index=result.index, count=len(op.results))  # fmt: skip
-            copy.name = copy.name or result.name
-            env[result] = copy
+            value = b.pure(op.opcode, operands, result.type, dict(op.attrs),
+                           index=result.index, count=len(op.results))  # fmt: skip
+            value.name = value.name or result.name
+            env[result] = value
         return
     regions: list[Block] = []
+    loc = b.loc
     for region in op.regions:
         with b.region() as block:
-            copy_ops(b, region.ops, dict(env))
+            rebuild(b, region.ops, dict(env), handlers)
         regions.append(block)
-    b.loc = op.loc
+    b.loc = loc
     types = [r.type for r in op.results]
     copies = b.emit(op.opcode, operands, types, dict(op.attrs), regions)
-    for result, copy in zip(op.results, copies, strict=True):
-        copy.name = result.name
-        env[result] = copy
+    for result, value in zip(op.results, copies, strict=True):
+        value.name, env[result] = result.name, value
 
 
-def copy_ops(b: Builder, ops: Iterable[Op], env: Env) -> None:
-    """`copy_op` for each of `ops`."""
-    for op in ops:
-        copy_op(b, op, env)
+def drop(op: Op, env: Env) -> None:
+    """Leaves an op without results out."""
+
+
+def parameters(body: Block) -> Env:
+    """An environment that keeps the parameters used in `body`."""
+    return {v: v for op in walk(body) for v in op.operands if v.op is None}
 
 
 def simplify(kernel: Kernel) -> Kernel:
     """`kernel` with equal values merged, identities folded and dead ops removed."""
     b = Builder(fold)
-    copy_ops(b, kernel.body.ops, {p: p for p in kernel.params})
+    rebuild(b, kernel.body.ops, {p: p for p in kernel.params})
     return with_body(kernel, remove_dead(b.block))
 
 
@@ -53,18 +75,16 @@ def with_body(kernel: Kernel, body: Block) -> Kernel:
     return Kernel(kernel.name, kernel.params, body, kernel.loc, kernel.constexprs)
 
 
-def remove_dead(block: Block, outputs: Iterable[int] | None = None) -> Block:
-    """`block` without ops that neither write memory nor feed one that does.
+# -- dead code --
 
-    Args:
-        block: the block, which is used up; a nested one ends in `yield`.
-        outputs: for a nested block, the positions of its results that are used.
-    """
-    live: set[Value] = set()
-    return Block(_sweep(block, live, outputs))
+
+def remove_dead(block: Block) -> Block:
+    """`block`, which is used up, without what neither writes memory nor feeds that."""
+    return Block(_sweep(block, set(), None))
 
 
 def _sweep(block: Block, live: set[Value], outputs: Iterable[int] | None) -> list[Op]:
+    """The ops to keep; of a nested block the results at the positions `outputs`."""
     kept: list[Op] = []
     for op in reversed(block.ops):
         if op.opcode == "yield" and outputs is not None:

@@ -1,0 +1,154 @@
+"""What a kernel does with its buffers, and what of it cannot be differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from undertow.analysis.addresses import Addresses
+from undertow.analysis.exclusive import Exclusive, Shared
+from undertow.errors import UnsupportedError
+from undertow.ir import Access, Block, Kernel, Op, Value, walk
+from undertow.transform.place import Path, Placed, apart, find, visit
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What a kernel does with each of its pointers, by parameter name."""
+
+    loaded: frozenset[str]
+    stored: frozenset[str]
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        return self.loaded - self.stored
+
+    @property
+    def outputs(self) -> frozenset[str]:
+        return self.stored
+
+    @property
+    def in_place(self) -> frozenset[str]:
+        return self.loaded & self.stored
+
+
+def roles(kernel: Kernel) -> Roles:
+    """Reads the roles of the pointers off the memory ops."""
+    loaded: set[str] = set()
+    stored: set[str] = set()
+    for op in walk(kernel.body):
+        if op.opcode in ("load", "store", "atomic_add"):
+            (loaded if op.opcode == "load" else stored).add(op.operands[0].name)
+    return Roles(frozenset(loaded), frozenset(stored))
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStores:
+    """Whether the stores to an output are proved to write each element once.
+
+    Attributes:
+        of: the output's parameter.
+        finding: what was proved; a store that a later one writes over is left out.
+        guarded: a mask or branch that the analysis cannot read may keep programs apart.
+        several: the gradient is right only if the finding holds, since stores of one
+            program that met would each pass the cotangent on.
+    """
+
+    of: str
+    finding: Exclusive | Shared
+    guarded: bool
+    several: bool = False
+
+
+def output_stores(
+    forward: Kernel, targets: Iterable[Value], axes: Collection[int]
+) -> tuple[OutputStores, ...]:
+    """What is known of the stores to each of `targets`.
+
+    Raises:
+        UnsupportedError: several stores of one program may meet, and which one is the
+            last is not known.
+    """
+    addresses = Addresses()
+    found: list[OutputStores] = []
+    for target in targets:
+        ops = _last_stores(forward, target)
+        finding = find(addresses, ops, axes)
+        several = not _one_at_a_time(ops)
+        if several and isinstance(finding, Shared):
+            raise UnsupportedError(
+                f"`{target.name}` is stored to several times, perhaps at one address",
+                loc=ops[-1][0].loc,
+                kernel=forward.name,
+                why="only the last value stored has a gradient; " + finding.reason,
+                hint="store to each element once",
+            )
+        unread = any(None in addresses.bounds(op) for op, _ in ops)
+        guarded = unread or any(path for _, path in ops)
+        found.append(OutputStores(target.name, finding, guarded, several))
+    return tuple(found)
+
+
+def _last_stores(forward: Kernel, target: Value) -> list[Placed]:
+    """The stores to `target` but for those that a later one surely writes over.
+
+    It does so lane by lane at the same offsets, whenever the earlier one executes; the
+    sweep then gives the earlier one's lanes no cotangent.
+    """
+    kept: list[Placed] = []
+    later: dict[tuple[tuple[Value, ...], tuple[int, ...]], list[Path]] = {}
+    for op, path in reversed(list(visit(forward.body))):
+        if op.opcode != "store" or op.operands[0] is not target:
+            continue
+        access = Access.of(op)
+        assert access.value is not None
+        paths = later.setdefault((access.offsets, access.value.shape), [])
+        if not any(path[: len(known)] == known for known in paths):
+            kept.append((op, path))
+        paths.append(path)
+    return kept[::-1]
+
+
+def _one_at_a_time(ops: list[Placed]) -> bool:
+    """Whether no program executes two of `ops`."""
+    return all(
+        apart(a, b) for i, (_, a) in enumerate(ops) for _, b in ops[i + 1 :]
+    )
+
+
+# -- refusals --
+
+
+def refuse_unordered(forward: Kernel) -> None:
+    """Refuses atomic updates, and loads of what the kernel itself has stored."""
+    written: dict[Value, Op] = {}
+    for op in walk(forward.body):
+        if op.opcode == "atomic_add":
+            raise UnsupportedError(
+                f"atomic updates of `{op.operands[0].name}` are not differentiated",
+                loc=op.loc,
+                why="programs add to one element in no fixed order",
+                hint="store one partial result a program and sum outside of the kernel",
+            )
+        if op.opcode == "store":
+            written.setdefault(op.operands[0], op)
+        elif op.opcode == "load" and op.operands[0] in written:
+            line = written[op.operands[0]].loc.line
+            raise UnsupportedError(
+                f"`{op.operands[0].name}` is read after it was written",
+                loc=op.loc,
+                why=f"it was written on line {line}",
+                hint="keep the value in a variable, or use two launches",
+            )
+
+
+def refuse_overwritten(body: Block, in_place: Collection[Value]) -> None:
+    """Refuses a backward that reads what the forward has written over."""
+    for op in walk(body):
+        if op.opcode == "load" and op.operands[0] in in_place:
+            raise UnsupportedError(
+                f"`{op.operands[0].name}` is overwritten, and its old value is needed "
+                "for the gradient",
+                loc=op.loc,
+                hint="write to another tensor",
+            )

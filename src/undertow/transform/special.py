@@ -1,0 +1,125 @@
+"""Transposes of the ops that no table row covers: selections, sums, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from undertow.ir import Access, Op, Value, cotangent_dtype
+from undertow.rules import reduce_cotangent, widen
+from undertow.transform.cotangents import (
+    Cotangent,
+    clean,
+    restrict,
+    sum_lanes,
+    where_seen,
+)
+from undertow.transform.masks import implies, negation
+from undertow.transform.sweep import Place, State
+
+
+def _select(s: State, op: Op, ct: Cotangent) -> None:
+    condition, x, y = op.operands
+    mask = s.env[condition]
+    if s.activity.active(x):
+        s.add(x, restrict(s.b, ct, mask))
+    if s.activity.active(y):
+        s.add(y, restrict(s.b, ct, negation(s.b, mask)))
+
+
+def _cast(s: State, op: Op, ct: Cotangent) -> None:
+    dtype = cotangent_dtype(op.operands[0].tensor_type.dtype)
+    value = s.b.cast(ct.value, dtype)
+    s.add(op.operands[0], ct.through(value, clean=ct.is_clean))
+
+
+def _broadcast(s: State, op: Op, ct: Cotangent) -> None:
+    b, source = s.b, op.operands[0].shape
+    if not source:
+        for axis in reversed(range(len(op.result.shape))):
+            ct = sum_lanes(b, ct, axis)
+        s.add(op.operands[0], ct)
+        return
+    for axis, (narrow, wide) in enumerate(zip(source, op.result.shape, strict=True)):
+        if narrow != wide:
+            ct = sum_lanes(b, ct, axis)
+            support = ct.support and b.expand_dims(ct.support, axis)
+            ct = Cotangent(b.expand_dims(ct.value, axis), support, ct.is_clean)
+    s.add(op.operands[0], ct)
+
+
+def _reduce(s: State, op: Op, ct: Cotangent) -> None:
+    (x,), axis, kind = op.operands, op.int_attr("axis"), op.str_attr("kind")
+    value = reduce_cotangent(s.b, op, ct.value, s.primal(x), s.primal(op.result))
+    if value is None:
+        raise s.refusal(op, f"no rule for a reduction of kind `{kind}`")
+    support = ct.support and widen(s.b, ct.support, axis, x.shape)
+    is_clean = support is None or (ct.is_clean and kind == "sum")
+    s.add(x, Cotangent(value, support, is_clean))
+
+
+def _load(s: State, op: Op, ct: Cotangent) -> None:
+    access = Access.of(op)
+    mask = s.mask(access)
+    if access.other is not None and mask is not None and s.activity.active(access.other):
+        s.add(access.other, restrict(s.b, ct, negation(s.b, mask)))
+    gradient = s.buffers.gradients.get(access.base)
+    if gradient is None:
+        return
+    value = clean(s.b, ct, given=mask)
+    seen = value if mask is None else where_seen(s.b, value, mask)
+    name = value.name or (op.result.name and f"d_{op.result.name}")
+    seen.name = seen.name or name
+    s.b.atomic_add(s.at(access, gradient, seen))
+
+
+SPECIAL: dict[str, Callable[[State, Op, Cotangent], None]] = {
+    "select": _select,
+    "cast": _cast,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "load": _load,
+}
+
+
+# -- stores --
+
+
+def store(s: State, op: Op) -> None:
+    """The value's cotangent is read where the value was written.
+
+    Lanes that a later store writes over get none. What stood there before the store has
+    no gradient: where it is wanted, it starts as zero.
+    """
+    access = Access.of(op)
+    assert access.value is not None
+    place = access.base, tuple(s.env[v] for v in access.offsets), access.value.shape
+    source = s.buffers.cotangents.get(access.base)
+    if source is not None and s.activity.active(access.value):
+        ct = _stored_cotangent(s, access, source)
+        if place not in s.overwritten:
+            s.add(access.value, ct)
+        elif (later := s.overwritten[place]) is not None:
+            s.add(access.value, restrict(s.b, ct, negation(s.b, later)))
+    gradient = s.buffers.gradients.get(access.base)
+    if gradient is not None:
+        dtype = cotangent_dtype(access.value.tensor_type.dtype)
+        zero = s.b.const(0.0, access.value.tensor_type.with_dtype(dtype))
+        s.b.store(s.at(access, gradient, zero))
+    _overwrite(s, place, s.mask(access))
+
+
+def _stored_cotangent(s: State, access: Access, source: Value) -> Cotangent:
+    assert access.value is not None
+    type, mask = access.value.tensor_type, s.mask(access)
+    zero = s.b.const(0.0, type) if mask is not None else None
+    loaded = s.b.load(s.at(access, source, other=zero), type)
+    loaded.name = source.name.removesuffix("_ptr")
+    return Cotangent(s.b.cast(loaded, cotangent_dtype(type.dtype)), mask)
+
+
+def _overwrite(s: State, place: Place, mask: Value | None) -> None:
+    """Adds the lanes of a store to those written at the same place."""
+    if place not in s.overwritten or mask is None:
+        s.overwritten[place] = mask
+    elif (known := s.overwritten[place]) is not None and not implies(mask, known):
+        s.overwritten[place] = s.b.pointwise("or", known, mask)

@@ -1,0 +1,123 @@
+"""What the reverse sweep knows at a point: the builder, primal values, cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from undertow.analysis.activity import Activity, path_to_output
+from undertow.errors import UnsupportedError
+from undertow.ir import Access, Builder, Kernel, Op, Value, cotangent_dtype
+from undertow.transform.cotangents import Cotangent, add
+from undertow.transform.rebuild import Env
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Parameters of the backward kernel by parameter of the forward.
+
+    Attributes:
+        cotangents: of each active output, the pointer its cotangent is read from.
+        gradients: of each differentiated input, the pointer its gradient is added to.
+    """
+
+    cotangents: Mapping[Value, Value]
+    gradients: Mapping[Value, Value]
+
+
+Place = tuple[Value, tuple[Value, ...], tuple[int, ...]]
+"""A buffer, offsets and a shape: equal places are equal addresses, lane by lane."""
+
+
+@dataclass
+class State:
+    """The state of a reverse sweep over one block.
+
+    Attributes:
+        kernel: the forward.
+        b: builds the backward.
+        env: values of the forward to recomputed ones.
+        activity: which values have a cotangent.
+        buffers: the backward's pointers.
+        cts: the cotangents known so far.
+        overwritten: places that a later store of the forward writes for certain, and
+            the mask it does so under (None: in every lane).
+    """
+
+    kernel: Kernel
+    b: Builder
+    env: Env
+    activity: Activity
+    buffers: Buffers
+    cts: dict[Value, Cotangent] = field(
+        default_factory=lambda: dict[Value, Cotangent]()
+    )
+    overwritten: dict[Place, Value | None] = field(
+        default_factory=lambda: dict[Place, Value | None]()
+    )
+
+    def inside(self) -> State:
+        """A state for a nested block, whose cotangents start empty."""
+        return State(
+            self.kernel,
+            self.b,
+            dict(self.env),
+            self.activity,
+            self.buffers,
+            overwritten=dict(self.overwritten),
+        )
+
+    def add(self, value: Value, ct: Cotangent) -> None:
+        """Adds to the cotangent of `value`, if it has one to add to."""
+        if not self.activity.active(value):
+            return
+        known = self.cts.get(value)
+        total = ct if known is None else add(self.b, known, ct)
+        if value.name:
+            _rename(total.value, f"d_{value.name}", known)
+        self.cts[value] = total
+
+    def primal(self, value: Value) -> Value:
+        """The recomputed value, in the dtype of cotangents."""
+        copy = self.env[value]
+        if not value.is_float:
+            return copy
+        return self.b.cast(copy, cotangent_dtype(copy.tensor_type.dtype))
+
+    def mask(self, access: Access) -> Value | None:
+        """The recomputed mask of an access of the forward."""
+        return None if access.mask is None else self.env[access.mask]
+
+    def at(
+        self,
+        access: Access,
+        base: Value,
+        value: Value | None = None,
+        other: Value | None = None,
+    ) -> Access:
+        """The same lanes at the same address in another buffer."""
+        offsets = tuple(self.env[v] for v in access.offsets)
+        return Access(base, offsets, value, self.mask(access), other)
+
+    def refusal(self, op: Op, reason: str) -> UnsupportedError:
+        """The error for an active op without a derivative."""
+        kind = f" ({op.str_attr('kind')})" if op.opcode == "reduce" else ""
+        path = path_to_output(self.kernel, op.results[0]) if op.results else None
+        why = reason
+        if path is not None:
+            buffer, name, line = path
+            through = f" through `{name}` (line {line})" if name else ""
+            why = f"it reaches output `{buffer}`{through}; {reason}"
+        return UnsupportedError(
+            f"no derivative rule for `tl.{op.opcode}{kind}`",
+            loc=op.loc,
+            kernel=self.kernel.name,
+            why=why,
+        )
+
+
+def _rename(value: Value, name: str, part: Cotangent | None) -> None:
+    """Names a cotangent; a part of the sum it has become gives the name up."""
+    if part is not None and part.value.name == name:
+        part.value.name = ""
+    value.name = value.name or name
