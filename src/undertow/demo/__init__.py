@@ -1,0 +1,1 @@
+"""The demo: a face detector trained with the derived backward of a GIoU kernel."""
