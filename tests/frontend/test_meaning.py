@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("triton")
+triton = pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
 
 from undertow.evaluate import run  # noqa: E402
@@ -20,6 +20,7 @@ from undertow.frontend import capture  # noqa: E402
 from .kernels import CASES  # noqa: E402
 
 HERE = Path(__file__).parent
+VERSION = tuple(int(n) for n in triton.__version__.split(".")[:2])
 SIZE = 4096
 SCALARS = {"n": 13, "stride": 20, "eps": 1e-5, "flag": True, "unused": 4}
 TOLERANCE = {torch.bfloat16: 1e-2, torch.float32: 5e-6}
@@ -108,6 +109,9 @@ def test_the_lifted_kernel_computes_what_triton_does(
     before = arguments(name, numbers)
     args = copy.deepcopy(before)
     flat = {**args, **elements(args)}
+    if isinstance(interpreted[key], str):
+        assert VERSION < (3, 8), interpreted[key]
+        pytest.skip(f"the old interpreter fails: {interpreted[key]}")
     _, _, expected = interpreted[key]
     run(kernel, {p.name: flat[p.name] for p in kernel.params}, grid(name))
     tensors = [key for key, value in args.items() if torch.is_tensor(value)]
