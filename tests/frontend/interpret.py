@@ -23,7 +23,7 @@ def main(source: str, target: str) -> None:
         except (
             InterpreterError,
             ValueError,
-        ) as error:  # some versions do not know some ops
+        ) as error:  # an old one
             inputs[key] = str(error)
     torch.save(inputs, target)
 

@@ -78,24 +78,22 @@ def _merge(
     types += [_merged_type(model) for model in models]
     for block, leave in sides:
         with _reopened(lifter, block):
-            flag = leave.reached
-            if isinstance(flag, bool):
-                flag = (
-                    flag
-                    if static
-                    else b.emit("const", (), (scalar(I1),), {"value": flag})[0]
-                )
-            values = [
-                _merged(lifter, leave, i, model) for i, model in enumerate(models)
-            ]
-            b.emit("yield", ([] if isinstance(flag, bool) else [flag]) + values)
-    idle = not types and all(
-        len(block.ops) == 1 for block, _ in sides
-    )  # two bare yields
-    results = [] if idle else list(b.branch(condition, sides[0][0], sides[1][0], types))
+            flags = [] if static else [_flag(lifter, leave)]
+            given = [_merged(lifter, leave, i, model) for i, model in enumerate(models)]
+            b.emit("yield", [*flags, *given])
+    two_yields = all(len(block.ops) == 1 for block, _ in sides)
+    results: list[Value] = []
+    if types or not two_yields:
+        results += b.branch(condition, sides[0][0], sides[1][0], types)
     reached = _reached(lifter, condition, then, otherwise) if static else results.pop(0)
     pairs = zip(models, results, strict=True)
     return Exit(reached, tuple(_restored(model, result) for model, result in pairs))
+
+
+def _flag(lifter: Lifter, leave: Exit) -> Value:
+    if isinstance(leave.reached, Value):
+        return leave.reached
+    return lifter.builder.emit("const", (), (scalar(I1),), {"value": leave.reached})[0]
 
 
 def _reached(
