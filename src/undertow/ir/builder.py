@@ -28,7 +28,7 @@ class Builder:
         self.block = Block()
         self.loc: Loc = UNKNOWN
         self._fold = fold
-        self._scopes: list[dict[Key, Value]] = [{}]
+        self._scopes: list[dict[Key, tuple[Value, ...]]] = [{}]
 
     # -- the two ways to append ----------------------------------------------------------
 
@@ -62,16 +62,12 @@ class Builder:
             folded = self._fold(self, opcode, operands, attrs, type)
             if folded is not None:
                 return folded
-        key: Key = (opcode, *map(id, operands), type, *sorted(attrs.items()), index)
-        if opcode == "const":  # 0.0 == -0.0 == False, and nan != nan
-            key = (opcode, type, repr(attrs["value"]))
+        key = _key(opcode, operands, type, attrs)
         for scope in reversed(self._scopes):
             if key in scope:
-                return scope[key]
+                return scope[key][index]
         results = self.emit(opcode, operands, [type] * count, attrs)
-        for position, result in enumerate(results):
-            place = key if opcode == "const" else (*key[:-1], position)
-            self._scopes[-1][place] = result
+        self._scopes[-1][key] = results
         return results[index]
 
     @contextmanager
@@ -180,6 +176,19 @@ class Builder:
     def wide(self, value: Value) -> Value:
         """An integer value in 64 bits."""
         return self.cast(value, I64)
+
+
+def _key(
+    opcode: str, operands: tuple[Value, ...], type: Type, attrs: dict[str, Attr]
+) -> Key:
+    """Equal for ops that give equal values: by identity of what they are given."""
+    assert isinstance(type, TensorType)
+    key: Key = (opcode, type.dtype.name, type.shape, *map(id, operands))
+    if not attrs:
+        return key
+    if opcode == "const":  # 0.0 == -0.0 == False, and nan != nan
+        return (*key, repr(attrs["value"]))
+    return (*key, *sorted(attrs.items()))
 
 
 def _segments(access: Access) -> tuple[tuple[Value, ...], dict[str, Attr]]:

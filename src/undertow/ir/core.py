@@ -40,6 +40,11 @@ class Loc:
     def known(self) -> bool:
         return self.line > 0
 
+    @property
+    def unnamed(self) -> Loc:
+        """The same place, naming no variable."""
+        return Loc(self.file, self.line, self.column) if self.name else self
+
 
 UNKNOWN = Loc()
 

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """Element type: its name (``f32``), its kind, and its width in bits."""
+    """Element type: its name (``f32``), its kind, and its width in bits.
+
+    There is one object for each, so they compare by identity.
+    """
 
     name: str
     kind: Literal["int", "float"]
@@ -29,6 +32,10 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> str:
+        """A copy is the object itself: its name in this module."""
+        return self.name.upper()
 
 
 I1 = DType("i1", "int", 1)
@@ -95,4 +102,4 @@ def scalar(dtype: DType) -> TensorType:
 
 def cotangent_dtype(dtype: DType) -> DType:
     """Dtype in which the cotangent of a value is carried: f32, or f64 for f64."""
-    return F64 if dtype is F64 or dtype == F64 else F32
+    return F64 if dtype is F64 else F32

@@ -7,7 +7,6 @@ cannot leak an infinity into one that was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from undertow.ir import I1, Block, Builder, Op, Value, walk
 from undertow.transform.cotangents import Cotangent, clean
@@ -37,7 +36,7 @@ def branch(s: State, op: Op, recompute: Recompute, sweep: Sweep) -> None:
             _yield(s, captured, inner.cts)
         blocks.append(block)
         found.append(inner.cts)
-    s.b.loc = replace(op.loc, name="")
+    s.b.loc = op.loc.unnamed
     types = [s.primal(v).tensor_type for v in captured]
     types += [type.with_dtype(I1) for type in types]
     results = s.b.branch(s.env[op.operands[0]], blocks[0], blocks[1], types)

@@ -18,8 +18,7 @@ from undertow.analysis.addresses import Addresses
 from undertow.analysis.launch import Bound, Launch, Ranges
 from undertow.analysis.polynomials import ZERO, Polynomial
 from undertow.ir import I32, Access, Block, Builder, Op, Value, scalar, walk
-from undertow.transform.fold import fold
-from undertow.transform.rebuild import Env, copy, parameters, rebuild, remove_dead
+from undertow.transform.rebuild import Env, Handlers, copy
 from undertow.transform.terms import Term, terms
 
 
@@ -62,23 +61,27 @@ Groups = dict[Value | None, list[Term]]
 
 def by_own_strides(
     body: Block, sources: Mapping[Value, Value], fresh: Callable[[str], str]
-) -> tuple[Block, tuple[StridedCotangent, ...]]:
-    """Gives each cotangent of `sources` (pointer → output) strides of its own.
+) -> dict[Value, StridedCotangent]:
+    """Gives each cotangent strides of its own where its address allows it.
 
     Args:
-        body: the backward's body; it is used up.
+        body: the backward's body.
         sources: cotangent pointers and the outputs they belong to.
         fresh: makes a new parameter's name from a wish.
     """
-    b, addresses = Builder(fold), Addresses()
+    addresses = Addresses()
     loads: dict[Value, list[Op]] = {pointer: [] for pointer in sources}
     for op in walk(body):
         if op.opcode == "load" and op.operands[0] in loads:
             loads[op.operands[0]].append(op)
-    plans = {
+    return {
         pointer: _plan(pointer, sources[pointer], ops, addresses, fresh)
         for pointer, ops in loads.items()
     }
+
+
+def layout_handlers(b: Builder, plans: Mapping[Value, StridedCotangent]) -> Handlers:
+    """What `rebuild` does with the loads of cotangents."""
 
     def load(op: Op, env: Env) -> None:
         plan = plans.get(op.operands[0])
@@ -87,9 +90,7 @@ def by_own_strides(
         else:
             copy(b, op, env)
 
-    env = parameters(body) | {s: s for plan in plans.values() for s in plan.strides}
-    rebuild(b, body.ops, env, {"load": load})
-    return remove_dead(b.block), tuple(plans.values())
+    return {"load": load}
 
 
 def _plan(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from undertow.analysis.activity import Activity, activity
@@ -10,6 +10,7 @@ from undertow.errors import UndertowError, UnsupportedError
 from undertow.ir import (
     Access,
     Block,
+    Builder,
     DType,
     Kernel,
     Op,
@@ -20,9 +21,14 @@ from undertow.ir import (
     walk,
 )
 from undertow.rules import RULES, Zero
-from undertow.transform.cotangent_layout import StridedCotangent, by_own_strides
-from undertow.transform.place import Placement, place, program_axes
-from undertow.transform.rebuild import simplify
+from undertow.transform.cotangent_layout import (
+    StridedCotangent,
+    by_own_strides,
+    layout_handlers,
+)
+from undertow.transform.fold import fold
+from undertow.transform.place import Placement, Placing, place, program_axes
+from undertow.transform.rebuild import parameters, rebuild, remove_dead, simplify
 from undertow.transform.reverse import REVERSE, reverse
 from undertow.transform.roles import (
     OutputStores,
@@ -187,7 +193,7 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
         for p in task.inputs
     }
     body = reverse(forward, task.activity, Buffers(cotangents, gradients))
-    body, fresh, placements = place(
+    placing = place(
         body,
         {g: _element(p) for p, g in gradients.items()},
         axes,
@@ -195,25 +201,40 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
         atomic=[g for p, g in gradients.items() if p.name in atomic],
     )
     outputs = {c: p for p, c in cotangents.items()}
-    body, layouts = by_own_strides(body, outputs, names.fresh)
+    layouts = by_own_strides(body, outputs, names.fresh)
+    body = _rewritten(body, placing, layouts)
     refuse_overwritten(body, task.in_place)
-    params = _parameters(forward, body, cotangents.values(), fresh.values(), layouts)
+    written = placing.fresh.values()
+    params = _parameters(forward, body, cotangents, written, layouts.values())
     stem = forward.name.removesuffix("_fwd").removesuffix("_forward")
     return Backward(
         forward,
         Kernel(f"{stem}_bwd", params, body, forward.loc, forward.constexprs),
-        layouts,
+        tuple(layouts.values()),
         tuple(
-            Gradient(
-                p.name, g.name, _element(fresh[g]), placements[g], p in task.in_place
-            )
+            _gradient(p, placing, g, p in task.in_place)
             for p, g in gradients.items()
-            if g in placements
+            if g in placing.placements
         ),
-        tuple(p.name for p, g in gradients.items() if g not in placements),
+        tuple(p.name for p, g in gradients.items() if g not in placing.placements),
         stores,
         _recomputed(body),
     )
+
+
+def _rewritten(
+    body: Block, placing: Placing, layouts: Mapping[Value, StridedCotangent]
+) -> Block:
+    b = Builder(fold)
+    env = parameters(body) | dict(placing.fresh)
+    env |= {stride: stride for plan in layouts.values() for stride in plan.strides}
+    rebuild(b, body.ops, env, {**placing.handlers(b), **layout_handlers(b, layouts)})
+    return remove_dead(b.block)
+
+
+def _gradient(of: Value, placing: Placing, pointer: Value, in_place: bool) -> Gradient:
+    dtype = _element(placing.fresh[pointer])
+    return Gradient(of.name, pointer.name, dtype, placing.placements[pointer], in_place)
 
 
 def _element(pointer: Value) -> DType:
@@ -267,16 +288,16 @@ class Names:
 def _parameters(
     forward: Kernel,
     body: Block,
-    cotangents: Iterable[Value],
+    cotangents: Mapping[Value, Value],
     gradients: Iterable[Value],
-    layouts: tuple[StridedCotangent, ...],
+    layouts: Iterable[StridedCotangent],
 ) -> tuple[Value, ...]:
     """Cotangents, primal pointers, gradients, scalars; only those the body uses."""
     used = {v for op in walk(body) for v in op.operands}
-    pointers = [p for p in forward.pointers]
+    pointers = forward.pointers
     scalars = [p for p in forward.params if p not in pointers]
     strides = [s for layout in layouts for s in layout.strides]
-    ordered = [*cotangents, *pointers, *gradients, *strides, *scalars]
+    ordered = [*cotangents.values(), *pointers, *gradients, *strides, *scalars]
     return tuple(v for v in ordered if v in used)
 
 

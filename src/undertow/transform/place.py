@@ -8,7 +8,7 @@ stores.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from undertow.analysis.addresses import Addresses
 from undertow.analysis.exclusive import Exclusive, Shared, Site, exclusive
@@ -25,8 +25,8 @@ from undertow.ir import (
     PointerType,
     Value,
 )
-from undertow.transform.fold import constant, fold
-from undertow.transform.rebuild import Env, copy, parameters, rebuild, remove_dead
+from undertow.transform.fold import constant
+from undertow.transform.rebuild import Env, Handlers, copy
 
 Path = tuple[tuple[Op, int], ...]
 """The branches around an op: each an `if` and which of its regions."""
@@ -95,6 +95,60 @@ def find(
     return exclusive(sites, axes, guarded=any(path for _, path in ops))
 
 
+# -- what was decided --
+
+
+@dataclass
+class Placing:
+    """The placements found, and the rewriting they ask for.
+
+    Attributes:
+        placements: of each gradient pointer that anything is added to.
+        fresh: for each gradient pointer the one that replaces it.
+        element: for each gradient pointer with plain stores, its elements' dtype.
+        merged: contributions to be added to a later one in the same block.
+    """
+
+    placements: Mapping[Value, Placement]
+    fresh: Mapping[Value, Value]
+    element: Mapping[Value, DType]
+    merged: Mapping[Op, Op]
+
+    def handlers(self, b: Builder) -> Handlers:
+        """What `rebuild` does with the contributions."""
+        pending: dict[Op, list[Value]] = {}
+
+        def contribution(op: Op, env: Env) -> None:
+            access = Access.of(op)
+            assert access.value is not None
+            value = env[access.value]
+            for earlier in pending.pop(op, []):
+                if constant(earlier) != 0.0:
+                    value = b.pointwise("add", earlier, value)
+            later = self.merged.get(op)
+            if later is None:
+                self._write(b, access, value, env)
+            else:
+                pending.setdefault(later, []).append(value)
+
+        def start(op: Op, env: Env) -> None:
+            """The zero that an overwritten element's gradient starts from."""
+            if op.operands[0] in self.element:
+                contribution(op, env)
+            else:
+                copy(b, op, env)
+
+        return {"atomic_add": contribution, "store": start}
+
+    def _write(self, b: Builder, access: Access, value: Value, env: Env) -> None:
+        element = self.element.get(access.base)
+        value = value if element is None else b.cast(value, element)
+        mask = access.mask and env[access.mask]
+        offsets = tuple(env[v] for v in access.offsets)
+        emit = b.atomic_add if element is None else b.store
+        emit(Access(env[access.base], offsets, value, mask, None))
+
+
 # -- the decision --
 
 
@@ -105,19 +159,15 @@ def place(
     *,
     in_place: Collection[Value] = (),
     atomic: Collection[Value] = (),
-) -> tuple[Block, dict[Value, Value], dict[Value, Placement]]:
+) -> Placing:
     """Places the contributions to each gradient.
 
     Args:
-        body: body of the backward kernel as `reverse` builds it; it is used up.
+        body: body of the backward kernel as `reverse` builds it.
         gradients: the gradient pointers, and the dtype of the inputs they belong to.
         axes: the grid axes whose program id the forward reads.
         in_place: gradient pointers of buffers that the forward overwrites.
         atomic: gradient pointers whose condition for plain stores failed at launch.
-
-    Returns:
-        The new body, for each gradient pointer the one that replaces it, and its
-        placement.
 
     Raises:
         UnsupportedError: an overwritten buffer whose gradient is not a plain store.
@@ -133,15 +183,12 @@ def place(
         if base in in_place:
             _check_in_place(base, ops, merged, finding)
         placements[base] = Placement(finding, len(ops) - len(left))
+    plain = {base: gradients[base] for base, p in placements.items() if p.plain}
     fresh = {
-        base: Value(PointerType(dtype), base.name)
-        if base in placements and placements[base].plain
-        else base
-        for base, dtype in gradients.items()
+        base: Value(PointerType(plain[base]), base.name) if base in plain else base
+        for base in gradients
     }
-    element = {base: gradients[base] for base, new in fresh.items() if new is not base}
-    body = _Placer(element, merged).rebuilt(body, fresh)
-    return body, fresh, placements
+    return Placing(placements, fresh, plain, merged)
 
 
 def _contributions(
@@ -203,53 +250,3 @@ def _check_in_place(
         why=reason,
         hint="write to another tensor",
     )
-
-
-# -- the rewriting --
-
-
-@dataclass
-class _Placer:
-    """Rewrites the body of a backward kernel for the placements found.
-
-    Attributes:
-        element: for each gradient pointer with plain stores, its elements' dtype.
-        merged: contributions to be added to a later one in the same block.
-    """
-
-    element: Mapping[Value, DType]
-    merged: Mapping[Op, Op]
-    b: Builder = field(default_factory=lambda: Builder(fold))
-    pending: dict[Op, list[Value]] = field(
-        default_factory=lambda: dict[Op, list[Value]]()
-    )
-
-    def rebuilt(self, body: Block, fresh: Mapping[Value, Value]) -> Block:
-        handlers = {"atomic_add": self.contribution, "store": self.start}
-        rebuild(self.b, body.ops, parameters(body) | dict(fresh), handlers)
-        return remove_dead(self.b.block)
-
-    def start(self, op: Op, env: Env) -> None:
-        """The zero that an overwritten element's gradient starts from."""
-        if op.operands[0] in self.element:
-            self.contribution(op, env)
-        else:
-            copy(self.b, op, env)
-
-    def contribution(self, op: Op, env: Env) -> None:
-        access = Access.of(op)
-        assert access.value is not None
-        value = env[access.value]
-        for earlier in self.pending.pop(op, []):
-            if constant(earlier) != 0.0:
-                value = self.b.pointwise("add", earlier, value)
-        later = self.merged.get(op)
-        if later is not None:
-            self.pending.setdefault(later, []).append(value)
-            return
-        element = self.element.get(access.base)
-        value = value if element is None else self.b.cast(value, element)
-        mask = access.mask and env[access.mask]
-        offsets = tuple(env[v] for v in access.offsets)
-        emit = self.b.atomic_add if element is None else self.b.store
-        emit(Access(env[access.base], offsets, value, mask, None))

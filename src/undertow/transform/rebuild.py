@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 from undertow.ir import OPS, Block, Builder, Kernel, Op, Value, walk
 from undertow.transform.fold import fold
@@ -24,7 +23,7 @@ def rebuild(
     """Appends what stands for each of `ops`, in nested blocks too."""
     handlers = handlers or {}
     for op in ops:
-        b.loc = replace(op.loc, name="")  # a copy has its original's name, or none
+        b.loc = op.loc.unnamed  # a copy has its original's name, or none
         handler = handlers.get(op.opcode)
         if handler is None:
             copy(b, op, env, handlers)

@@ -10,7 +10,6 @@ forward is removed as dead code, so nothing here decides what to save.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from undertow.analysis.activity import Activity
 from undertow.analysis.launch import uniform
@@ -59,7 +58,7 @@ def recompute(b: Builder, ops: Iterable[Op], env: Env) -> None:
 def sweep(s: State, ops: Iterable[Op]) -> None:
     """Transposes `ops`, last first."""
     for op in reversed(list(ops)):
-        s.b.loc = replace(op.loc, name="")
+        s.b.loc = op.loc.unnamed
         if op.opcode == "store":
             store(s, op)
         elif op.opcode == "if":
