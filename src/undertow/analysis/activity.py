@@ -1,7 +1,11 @@
 """Which values carry a derivative.
 
-A value is *varied* if it depends on an input that is differentiated, *useful* if an active
-output depends on it, and *active* if both. Only active values get a cotangent.
+A value is *varied* if it depends on an input that is differentiated, *useful* if an
+active output depends on it, and *active* if both. Only active values get a cotangent.
+
+Integers carry no derivative, but for the bits of a varied float: what is computed from
+them and made a float again would have one, so it counts as varied, and `bitcast` has no
+rule.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from undertow.ir import Access, Block, Kernel, Op, Value, walk
+from undertow.ir import I1, Access, Block, Kernel, Op, TensorType, Value, walk
 
 Passes = Callable[[Op], bool]
 """Whether a derivative can pass through an op at all (its verdict is not zero)."""
@@ -53,8 +57,16 @@ def _forward(
         elif op.opcode == "load":
             if op.result.is_float and (op.operands[0] in inputs or _any(op, varied)):
                 varied.add(op.result)
-        elif passes(op) and _any(op, varied):
-            varied.update(r for r in op.results if r.is_float)
+        elif _any(op, varied):
+            varied.update(r for r in op.results if _carries(op, r, passes))
+
+
+def _carries(op: Op, result: Value, passes: Passes) -> bool:
+    """Whether a result is varied, given that an operand is."""
+    if result.is_float:
+        return passes(op)
+    bits = any(not v.is_float for v in op.operands if isinstance(v.type, TensorType))
+    return result.tensor_type.dtype is not I1 and (op.opcode == "bitcast" or bits)
 
 
 def _any(op: Op, values: set[Value]) -> bool:
@@ -87,7 +99,7 @@ def _backward(
 
 
 def path_to_output(kernel: Kernel, start: Value) -> tuple[str, str, int] | None:
-    """How `start` reaches memory: (buffer, last named value before it, line), or None."""
+    """How `start` reaches memory: buffer, last named value before it, line; or None."""
     reached, name, line = {start}, start.name, start.op.loc.line if start.op else 0
     for op in walk(kernel.body):
         inside = any(

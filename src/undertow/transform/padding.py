@@ -9,44 +9,43 @@ from __future__ import annotations
 
 import math
 
-from undertow.ir import Access, Op, Value
+from undertow.ir import Access, Builder, Op, Value
 from undertow.transform.fold import constant
 from undertow.transform.masks import conjunction, negation
-from undertow.transform.sweep import State
+from undertow.transform.rebuild import Env
 
 _KEEPING = ("add", "sub", "mul", "div", "neg", "cast", "fma")
 """Pointwise ops that give an infinity (or NaN) where an operand is infinite."""
 
 
-def finite_where(s: State, op: Op) -> Value | None:
+def finite_where(b: Builder, env: Env, op: Op) -> Value | None:
     """The mask outside of which the factors of `op` are padding; None if none are."""
-    if op.opcode not in ("mul", "div", "fma"):
-        return None
-    masks = [_finite(s, v, 6) for v in dict.fromkeys(op.operands)]
-    return conjunction(s.b, [mask for mask in masks if mask is not None])
+    return _finite(b, env, op, 6) if op.opcode in ("mul", "div", "fma") else None
 
 
-def _finite(s: State, value: Value, depth: int) -> Value | None:
-    op = value.op
-    if op is None or depth == 0:
-        return None
-    if op.opcode == "load":
-        access = Access.of(op)
-        padded = access.other is not None and _infinite(access.other)
-        return s.mask(access) if padded else None
-    if op.opcode == "select":
-        return _selected(s, op)
-    if op.opcode not in _KEEPING:
-        return None
-    masks = [_finite(s, v, depth - 1) for v in dict.fromkeys(op.operands)]
-    return conjunction(s.b, [mask for mask in masks if mask is not None])
+def _finite(b: Builder, env: Env, op: Op, depth: int) -> Value | None:
+    masks: list[Value] = []
+    for inner in dict.fromkeys(v.op for v in op.operands):
+        mask = None
+        if inner is None or depth == 0:
+            continue
+        if inner.opcode == "load":
+            access = Access.of(inner)
+            if access.mask and access.other and _infinite(access.other):
+                mask = env[access.mask]
+        elif inner.opcode == "select":
+            mask = _selected(b, env, inner)
+        elif inner.opcode in _KEEPING:
+            mask = _finite(b, env, inner, depth - 1)
+        masks += [mask] if mask is not None else []
+    return conjunction(b, masks)
 
 
-def _selected(s: State, op: Op) -> Value | None:
+def _selected(b: Builder, env: Env, op: Op) -> Value | None:
     condition, x, y = op.operands
     if _infinite(y):
-        return s.env[condition]
-    return negation(s.b, s.env[condition]) if _infinite(x) else None
+        return env[condition]
+    return negation(b, env[condition]) if _infinite(x) else None
 
 
 def _infinite(value: Value) -> bool:

@@ -29,7 +29,7 @@ from undertow.transform.fold import fold
 from undertow.transform.padding import finite_where
 from undertow.transform.rebuild import Env, copy, drop, rebuild, remove_dead
 from undertow.transform.special import SPECIAL, store
-from undertow.transform.sweep import Buffers, State
+from undertow.transform.sweep import Buffers, State, refusal
 
 PRIMAL, REVERSE = "primal sweep (recomputed)", "reverse sweep"
 
@@ -85,7 +85,7 @@ def transpose(s: State, op: Op, cts: list[Cotangent | None]) -> None:
         case Special():
             SPECIAL[op.opcode](s, op, ct)
         case Unsupported(reason):
-            raise s.refusal(op, reason)
+            raise refusal(s.kernel, op, reason)
         case _:
             raise AssertionError(f"{op.opcode} cannot be active")
 
@@ -101,8 +101,9 @@ def _pointwise(
         if s.activity.active(value) and partial is not None:
             share = partial(t, *operands, result)
             totals[value] = totals[value] + share if value in totals else share
+    live = finite_where(s.b, s.env, op)
     for value, total in totals.items():
-        s.add(value, restrict(s.b, ct.through(total.value), finite_where(s, op)))
+        s.add(value, restrict(s.b, ct.through(total.value), live))
 
 
 def _structural(

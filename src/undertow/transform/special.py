@@ -14,7 +14,7 @@ from undertow.transform.cotangents import (
     where_seen,
 )
 from undertow.transform.masks import implies, negation
-from undertow.transform.sweep import Place, State
+from undertow.transform.sweep import Place, State, refusal
 
 
 def _select(s: State, op: Op, ct: Cotangent) -> None:
@@ -51,7 +51,7 @@ def _reduce(s: State, op: Op, ct: Cotangent) -> None:
     (x,), axis, kind = op.operands, op.int_attr("axis"), op.str_attr("kind")
     value = reduce_cotangent(s.b, op, ct.value, s.primal(x), s.primal(op.result))
     if value is None:
-        raise s.refusal(op, f"no rule for a reduction of kind `{kind}`")
+        raise refusal(s.kernel, op, f"no rule for kind `{kind}`")
     support = ct.support and widen(s.b, ct.support, axis, x.shape)
     is_clean = support is None or (ct.is_clean and kind == "sum")
     s.add(x, Cotangent(value, support, is_clean))

@@ -99,21 +99,22 @@ class State:
         offsets = tuple(self.env[v] for v in access.offsets)
         return Access(base, offsets, value, self.mask(access), other)
 
-    def refusal(self, op: Op, reason: str) -> UnsupportedError:
-        """The error for an active op without a derivative."""
-        kind = f" ({op.str_attr('kind')})" if op.opcode == "reduce" else ""
-        path = path_to_output(self.kernel, op.results[0]) if op.results else None
-        why = reason
-        if path is not None:
-            buffer, name, line = path
-            through = f" through `{name}` (line {line})" if name else ""
-            why = f"it reaches output `{buffer}`{through}; {reason}"
-        return UnsupportedError(
-            f"no derivative rule for `tl.{op.opcode}{kind}`",
-            loc=op.loc,
-            kernel=self.kernel.name,
-            why=why,
-        )
+
+def refusal(kernel: Kernel, op: Op, reason: str) -> UnsupportedError:
+    """The error for an active op without a derivative."""
+    kind = f" ({op.str_attr('kind')})" if op.opcode == "reduce" else ""
+    path = path_to_output(kernel, op.results[0]) if op.results else None
+    why = reason
+    if path is not None:
+        buffer, name, line = path
+        through = f" through `{name}` (line {line})" if name else ""
+        why = f"it reaches output `{buffer}`{through}; {reason}"
+    return UnsupportedError(
+        f"no derivative rule for `tl.{op.opcode}{kind}`",
+        loc=op.loc,
+        kernel=kernel.name,
+        why=why,
+    )
 
 
 def _rename(value: Value, name: str, part: Cotangent | None) -> None:
