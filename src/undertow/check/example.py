@@ -1,0 +1,75 @@
+"""Example arguments of a kernel: what a function beside it returns.
+
+The function needs nothing of Undertow. It returns ``(grid, kwargs)`` or ``(grid, args,
+kwargs)`` for one launch; the grid is an integer, a tuple, or a function of the arguments
+by name. Its own parameters, if any, are sizes with defaults, and `check` varies them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from undertow.errors import CheckError
+
+Grid = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One launch: ``kernel[grid](*args, **kwargs)``."""
+
+    grid: Grid
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def make_example(function: Callable[..., Any], **sizes: int) -> Example:
+    """Calls `function`, and checks what it returns.
+
+    Raises:
+        CheckError: it returns something else than a grid and arguments.
+    """
+    match function(**sizes):
+        case (grid, tuple() | list() as args, Mapping() as kwargs):
+            return Example(_grid(grid), tuple(args), dict(kwargs))
+        case (grid, Mapping() as kwargs):
+            return Example(_grid(grid), (), dict(kwargs))
+        case other:
+            raise CheckError(
+                f"`{function.__name__}` returns {_shape(other)}",
+                hint="return (grid, kwargs) or (grid, args, kwargs)",
+            )
+
+
+def sizes(function: Callable[..., Any]) -> dict[str, int]:
+    """The parameters of `function` and their defaults.
+
+    Raises:
+        CheckError: a parameter has no default, or one that is no integer.
+    """
+    found: dict[str, int] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if type(parameter.default) is not int:
+            raise CheckError(
+                f"parameter `{name}` of `{function.__name__}` has no integer default",
+                why="it is a size, which `check` varies",
+                hint=f"write {name}=64",
+            )
+        found[name] = parameter.default
+    return found
+
+
+def _grid(grid: Any) -> Grid:
+    if callable(grid):
+        return grid
+    return tuple(grid) if isinstance(grid, tuple | list) else (grid,)
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, tuple):
+        kinds = ", ".join(type(part).__name__ for part in value)
+        return f"a tuple of ({kinds})"
+    return f"a value of type `{type(value).__name__}`"

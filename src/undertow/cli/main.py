@@ -1,0 +1,273 @@
+"""The commands of `undertow`.
+
+Neither torch nor triton is imported here: each command imports what it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec
+
+import typer
+
+import undertow
+from undertow.cli.messages import CommandError, console, show_error, show_source
+from undertow.errors import UndertowError
+
+P = ParamSpec("P")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def reported(command: Callable[P, None]) -> Callable[P, None]:
+    """Prints our errors without a traceback: exit code 2 for the command line's, else 1."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except UndertowError as error:
+            show_error(error)
+            raise typer.Exit(2 if isinstance(error, CommandError) else 1) from None
+
+    return run
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"undertow {undertow.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Writes the backward kernel of a Triton kernel as readable Triton source.
+
+    Kernels are named [bold]file.py::kernel[/]; the file alone will do if it holds one kernel.
+
+    [bold]undertow derive norms.py::rms_norm --constexpr BLOCK=256[/]
+    """
+
+
+# -- options that several commands have --
+
+KERNEL = "Types of the arguments"
+GRADIENT = "What is differentiated"
+OUTPUT = "Output"
+CHECKS = "What is checked"
+
+
+class Dtype(StrEnum):
+    """Dtypes of floats, as Triton calls them."""
+
+    bf16 = "bf16"
+    fp16 = "fp16"
+    fp32 = "fp32"
+    fp64 = "fp64"
+
+
+Kernel = Annotated[str, typer.Argument(metavar="FILE::KERNEL", help="The kernel.")]
+DtypeOption = Annotated[
+    Dtype | None,
+    typer.Option(
+        "--dtype",
+        help="Dtype of tensors of floats; fp32 if nothing else is known.",
+        rich_help_panel=KERNEL,
+    ),
+]
+SignatureOption = Annotated[
+    str | None,
+    typer.Option(
+        "--signature",
+        metavar="NAME:TYPE,…",
+        help='Types of single parameters, such as "x_ptr:*bf16,n:i32,eps:fp32".',
+        rich_help_panel=KERNEL,
+    ),
+]
+ConstexprOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constexpr",
+        "-c",
+        metavar="NAME=VALUE",
+        help="Value of a constexpr, such as BLOCK=256; may be repeated.",
+        rich_help_panel=KERNEL,
+    ),
+]
+ExampleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--example",
+        metavar="FILE::FUNCTION",
+        help="Example arguments; by default KERNEL_example or example beside the kernel.",
+        rich_help_panel=KERNEL,
+    ),
+]
+WrtOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--wrt",
+        metavar="NAME,…",
+        help="Inputs that get a gradient; by default all floats that are loaded.",
+        rich_help_panel=GRADIENT,
+    ),
+]
+OutputsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--outputs",
+        metavar="NAME,…",
+        help="Outputs that have a gradient; by default all floats that are stored.",
+        rich_help_panel=GRADIENT,
+    ),
+]
+
+
+def _request(
+    kernel: str,
+    dtype: Dtype | None,
+    types: str | None,
+    constexpr: list[str] | None,
+    example: str | None,
+    wrt: list[str] | None,
+    outputs: list[str] | None,
+) -> Any:
+    from undertow.cli import derive as work
+    from undertow.cli.signature import given
+
+    options = given(dtype.value if dtype else None, types, constexpr or [])
+    return work.Request(
+        kernel, options, work.names(wrt or []), work.names(outputs or []), example
+    )
+
+
+# -- commands --
+
+
+@app.command()
+@reported
+def derive(
+    kernel: Kernel,
+    dtype: DtypeOption = None,
+    signature: SignatureOption = None,
+    constexpr: ConstexprOption = None,
+    example: ExampleOption = None,
+    wrt: WrtOption = None,
+    outputs: OutputsOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write to a file.", rich_help_panel=OUTPUT),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite that file.", rich_help_panel=OUTPUT)
+    ] = False,
+    wrapper: Annotated[
+        bool,
+        typer.Option(
+            "--wrapper",
+            help="Add the forward and a torch.autograd.Function that launches both.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+) -> None:
+    """Prints the backward of a kernel, or writes it to a file.
+
+    The source that comes out imports only triton. Types are those of the example, if
+    there is one; else tensors are fp32, and numbers i32 or, where the kernel only ever uses
+    them as floats, fp32.
+
+    [bold]undertow derive norms.py::rms_norm --dtype bf16 -c BLOCK=256 --out norms_bwd.py[/]
+    """
+    from undertow.cli import derive as work
+
+    if out is not None and out.exists() and not force:
+        raise CommandError(f"`{out}` exists", hint="overwrite it with --force")
+    request = _request(kernel, dtype, signature, constexpr, example, wrt, outputs)
+    derived = work.run(request)
+    source = derived.derivation.source
+    if wrapper:
+        from undertow.cli.wrapper import with_wrapper
+
+        source = with_wrapper(derived)
+    if out is None:
+        show_source(source)
+        return
+    work.write(out, source, force=force)
+    console(stderr=True).print(f"wrote {out}", soft_wrap=True)
+
+
+@app.command()
+@reported
+def explain(
+    kernel: Kernel,
+    dtype: DtypeOption = None,
+    signature: SignatureOption = None,
+    constexpr: ConstexprOption = None,
+    example: ExampleOption = None,
+    wrt: WrtOption = None,
+    outputs: OutputsOption = None,
+) -> None:
+    """Says where each gradient goes and why, and what the backward reads and writes.
+
+    A gradient is stored plainly where each element is proved to be written once, and
+    added atomically elsewhere. What is tested at launch is listed.
+
+    [bold]undertow explain norms.py::rms_norm -c BLOCK=256[/]
+    """
+    from undertow.cli import derive as work
+    from undertow.cli import explain as explanation
+
+    request = _request(kernel, dtype, signature, constexpr, example, wrt, outputs)
+    explanation.show(work.run(request))
+
+
+class Device(StrEnum):
+    """Where the demo and the checks run."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+@app.command()
+@reported
+def demo(
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="Seconds of training.", min=0.1)
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the pictures go.")
+    ] = Path("out"),
+    quick: Annotated[bool, typer.Option("--quick", help="Train for three seconds.")] = False,
+    device: Annotated[Device, typer.Option("--device", help="Where to train.")] = Device.auto,
+    seed: Annotated[int, typer.Option("--seed", help="Of weights and images.")] = 0,
+    batch: Annotated[
+        int | None, typer.Option("--batch", help="Images a step.", min=1)
+    ] = None,
+) -> None:
+    """Trains a small face detector with a derived box loss, and draws what it finds.
+
+    Needs no GPU; with one it takes a minute, without about two.
+
+    [bold]undertow demo --quick[/]
+    """
+    from undertow.demo import main as show
+
+    options = show.Options(
+        seconds=seconds, seed=seed, device=device.value, out=out, batch=batch, quick=quick
+    )
+    show.run(options)
