@@ -14,7 +14,8 @@ def literal(text: str, dtype: DType) -> int | float | bool | None:
     """The value of a scalar literal, or the value that fills a dense one.
 
     None if `text` is no such literal, or a dense one whose elements differ. A float
-    printed as bits (all that are infinite or NaN) is read by the format of `dtype`.
+    printed as bits (all that are infinite or NaN) is read by the format of `dtype`; one
+    printed in decimals stands for the closest number of `dtype`.
     """
     text = text.strip()
     if text.startswith("dense<") and text.endswith(">"):
@@ -24,9 +25,19 @@ def literal(text: str, dtype: DType) -> int | float | bool | None:
     try:
         if not dtype.is_float:
             return bool(int(text, 0)) if dtype == I1 else int(text, 0)
-        return from_bits(int(text, 16), dtype) if text.startswith("0x") else float(text)
+        if text.startswith("0x"):
+            return from_bits(int(text, 16), dtype)
+        return nearest(float(text), dtype)
     except ValueError:
         return None
+
+
+def nearest(value: float, dtype: DType) -> float:
+    """The float64 `value` as float16 or float32 holds it; others are printed exactly."""
+    if dtype not in (F16, F32):
+        return value
+    real = _FORMATS[dtype][1]
+    return float(struct.unpack(real, struct.pack(real, value))[0])
 
 
 def from_bits(bits: int, dtype: DType) -> float:
