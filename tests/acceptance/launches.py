@@ -1,0 +1,246 @@
+"""Runs cases: the reference, the derived backward in the evaluator, a real launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+import undertow
+from kernels.cases import CASES, Case
+from kernels.draw import Draw, converted, laid_out
+from undertow import evaluate
+from undertow.evaluate import Tolerance
+from undertow.ir import Kernel
+from undertow.runtime.derivation import Derivation, derive
+from undertow.runtime.geometry import in_layout_of, own_strides
+
+HALF = {torch.float16: "f16", torch.bfloat16: "bf16"}
+DTYPES = {torch.float32: "f32", **HALF}
+
+TRITON = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.bool: "i1",
+}
+
+
+def pairs() -> list[tuple[str, torch.dtype]]:
+    """Every case with every dtype in which its comparison says something."""
+    return [
+        (name, dtype)
+        for name, make in CASES.items()
+        for dtype in DTYPES
+        if not (dtype in HALF and make().precise)
+    ]
+
+
+def halves() -> list[str]:
+    """The cases whose kernels also take half precision."""
+    return [name for name, dtype in pairs() if dtype == torch.bfloat16]
+
+
+def label(value: object) -> str | None:
+    return DTYPES[value] if isinstance(value, torch.dtype) else None
+
+
+def typed(
+    case: Case, dtype: torch.dtype
+) -> tuple[dict[str, str], dict[str, object], dict[str, object]]:
+    """Triton's types, the constexprs as a launch folds them, and what stays to pass."""
+    signature: dict[str, str] = {}
+    constexprs: dict[str, object] = dict(case.constexprs)
+    passed: dict[str, object] = {}
+    for name, arg in case.args.items():
+        if arg is None or (isinstance(arg, int) and arg == 1):
+            constexprs[name] = arg
+            continue
+        passed[name] = arg
+        if isinstance(arg, Tensor):
+            held = dtype if arg.is_floating_point() else arg.dtype
+            signature[name] = f"*{TRITON[held]}"
+        else:
+            signature[name] = "i32" if isinstance(arg, int) else "fp32"
+    return signature, constexprs, passed
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Outputs, and the gradients for one set of cotangents, all in float64."""
+
+    outputs: Mapping[str, Tensor]
+    cotangents: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor]
+
+    @staticmethod
+    def of(case: Case) -> Expected:
+        """By autograd on the case's reference; cotangents are random, of order one."""
+        leaves = {
+            name: t.detach().clone().requires_grad_(name in case.wrt)
+            for name, t in case.inputs.items()
+        }
+        given = {name.removesuffix("_ptr"): t for name, t in leaves.items()}
+        results = case.reference(**given)
+        results = results if isinstance(results, tuple) else (results,)
+        draw = Draw(7)
+        cotangents = {
+            name: draw.normal(*r.shape)
+            for name, r in zip(case.outputs, results, strict=True)
+        }
+        torch.autograd.backward(results, list(cotangents.values()))
+        outputs = {n: r.detach() for n, r in zip(case.outputs, results, strict=True)}
+        gradients: dict[str, Tensor] = {}
+        for name in case.wrt:
+            gradient = leaves[name].grad
+            assert gradient is not None, name
+            gradients[name] = gradient
+        return Expected(outputs, cotangents, gradients)
+
+
+class Oracle:
+    """A case captured for one dtype, whose kernels the evaluator runs in another."""
+
+    def __init__(self, case: Case, dtype: torch.dtype = torch.float32) -> None:
+        self.case, self.dtype = case, dtype
+        self.signature, self.constexprs, self.passed = typed(case, dtype)
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        return derive(
+            self.case.kernel, self.signature, self.constexprs, wrt=self.case.wrt
+        )
+
+    def arguments(self, held: torch.dtype, device: str = "cpu") -> dict[str, object]:
+        """Fresh copies of what is passed, floats in `held`."""
+        return {
+            n: converted(a, held, device) if isinstance(a, Tensor) else a
+            for n, a in self.passed.items()
+        }
+
+    def forward(
+        self, float_dtype: torch.dtype | None = torch.float64
+    ) -> dict[str, Tensor]:
+        """The outputs."""
+        held = float_dtype or self.dtype
+        args = self.arguments(held)
+        kernel = self.derivation.forward
+        names = {p.name for p in kernel.params}
+        given = {n: a for n, a in args.items() if n in names}
+        evaluate.run(kernel, given, self.case.grid, float_dtype=float_dtype)  # type: ignore[arg-type]
+        return {n: args[n] for n in self.case.outputs}  # type: ignore[misc]
+
+    def backward_arguments(
+        self, cotangents: Mapping[str, Tensor], held: torch.dtype | None = None
+    ) -> dict[str, object]:
+        """What the backward kernel is passed: each cotangent in its output's layout."""
+        backward = self.derivation.backward
+        args = self.arguments(held or self.dtype)
+        launch = {n: a for n, a in self.passed.items() if isinstance(a, int)}
+        launch.update((f"grid{axis}", e) for axis, e in enumerate(self.grid))
+        for ct in backward.cotangents:
+            output, given = args[ct.of], cotangents[ct.of]
+            assert isinstance(output, Tensor)
+            laid = tuple(output.shape), output.stride()
+            given = given.to(held or self.dtype)
+            values = own_strides(ct, laid, given.stride(), launch)  # type: ignore[arg-type]
+            if values is None:
+                given = in_layout_of(given, output.shape, output.stride())
+                values = own_strides(ct, laid, laid[1], launch)  # type: ignore[arg-type]
+            assert values is not None
+            args[ct.name] = given
+            args.update(zip((s.name for s in ct.strides), values, strict=False))
+        for g in backward.gradients:
+            source = args[g.of]
+            assert isinstance(source, Tensor)
+            buffer = laid_out(
+                source.shape, source.stride(), held or GRADIENTS[g.dtype.name]
+            )
+            buffer.copy_(cotangents[g.of] if g.in_place else torch.zeros(source.shape))
+            args[g.name] = buffer
+        return {p.name: args[p.name] for p in backward.kernel.params}
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        return (*self.case.grid, 1, 1)[:3]  # type: ignore[return-value]
+
+    def gradients(
+        self,
+        cotangents: Mapping[str, Tensor],
+        float_dtype: torch.dtype | None = torch.float64,
+        kernel: Kernel | None = None,
+    ) -> dict[str, Tensor]:
+        """Gradients by input; `kernel` stands in for the derived one."""
+        backward = self.derivation.backward
+        args = self.backward_arguments(cotangents, float_dtype)
+        evaluate.run(
+            kernel or backward.kernel, args, self.grid, float_dtype=float_dtype
+        )  # type: ignore[arg-type]
+        found: dict[str, Tensor] = {g.of: args[g.name] for g in backward.gradients}  # type: ignore[misc]
+        for name in backward.zeros:
+            found[name] = torch.zeros_like(self.case.args[name])  # type: ignore[arg-type]
+        return found
+
+
+GRADIENTS = {
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+}
+
+
+def launch(
+    case: Case,
+    dtype: torch.dtype,
+    cotangents: Mapping[str, Tensor],
+    device: str = "cpu",
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Outputs and gradients of a launch that autograd records, in `dtype`."""
+    leaves: dict[str, Tensor] = {}
+    args: dict[str, object] = {}
+    for name, arg in case.args.items():
+        if not isinstance(arg, Tensor):
+            args[name] = arg
+            continue
+        copy = args[name] = converted(arg, dtype, device)
+        if name in case.wrt:
+            leaves[name] = copy.requires_grad_()
+        if name in case.in_place:
+            blank = laid_out(copy.shape, copy.stride(), dtype, device)
+            args[name] = blank.copy_(copy)
+    kernel = undertow.differentiable(case.kernel)
+    kernel[case.grid](**args, **case.constexprs)
+    outputs: dict[str, Tensor] = {n: args[n] for n in case.outputs}  # type: ignore[misc]
+    given = [cotangents[n].to(device, outputs[n].dtype) for n in case.outputs]
+    torch.autograd.backward(list(outputs.values()), given)
+    gradients: dict[str, Tensor] = {}
+    for name, leaf in leaves.items():
+        assert leaf.grad is not None, f"`{name}` got no gradient"
+        gradients[name] = leaf.grad
+    return {n: t.detach() for n, t in outputs.items()}, gradients
+
+
+EXACT = Tolerance(1e-12, 1e-12, "the same algebra in float64, in another order")
+
+
+def compare(
+    found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tolerance: Tolerance
+) -> None:
+    """Asserts equality, NaN only where it is expected."""
+    assert found.keys() == expected.keys()
+    for name, want in expected.items():
+        torch.testing.assert_close(
+            found[name].cpu().double(),
+            want.double(),
+            rtol=tolerance.rtol,
+            atol=tolerance.atol,
+            equal_nan=True,
+            msg=lambda text, name=name: f"`{name}`: {text}",
+        )
