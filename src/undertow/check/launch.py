@@ -1,12 +1,208 @@
-"""Launches of a kernel that the checks make: in its own dtypes, and in float64."""
+"""Launches of a kernel that the checks make: as it is, and all in float64."""
 
 from __future__ import annotations
 
-from undertow.runtime.differentiable import Differentiable
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
 from undertow.check.example import Example
+from undertow.ir import Kernel, parse, print_kernel
+from undertow.runtime.arguments import Bound, grid_extents
+from undertow.runtime.derivation import capture
+from undertow.runtime.differentiable import Differentiable
+from undertow.runtime.specialisation import Specialisation
+
+_FLOAT_TYPE = re.compile(r"(?<![%\w\"])(f16|bf16|f32|f8e4m3|f8e5m2)\b")
 
 
 class Launcher(Differentiable):
-    def types(self, example: Example):
-        bound = self._bind(example.args, example.kwargs)
-        return self._binder.types(bound.values)
+    """A differentiable kernel that tells what its launches are specialised to."""
+
+    def bound(self, example: Example) -> Bound:
+        """The example's arguments by parameter, with defaults and tuned constexprs."""
+        return self._bind(example.args, example.kwargs)
+
+    def types(self, example: Example) -> tuple[dict[str, Any], dict[str, object]]:
+        """Triton's types of the example's run-time arguments, and the constexprs."""
+        return self._binder.types(self.bound(example).values)
+
+    def place(self, example: Example, values: Mapping[str, Any]) -> Example:
+        """The example with other values for some of its arguments."""
+        names = self._binder.names
+        args = tuple(values.get(n, a) for n, a in zip(names, example.args, strict=False))
+        kwargs = {n: values.get(n, a) for n, a in example.kwargs.items()}
+        return Example(example.grid, args, kwargs)
+
+
+class Exact(Launcher):
+    """The kernel with every float a float64, which goes the same way to its gradient."""
+
+    def __init__(self, fn: Any, forward: Kernel) -> None:
+        super().__init__(fn)
+        self._exact = Specialisation.of(in_float64(forward))
+
+    def _specialise(self, bound: Bound) -> Specialisation:
+        return self._exact
+
+
+def in_float64(kernel: Kernel) -> Kernel:
+    """`kernel` with every type of floats replaced by f64."""
+    wide = parse(_FLOAT_TYPE.sub("f64", print_kernel(kernel)))
+    return Kernel(wide.name, wide.params, wide.body, kernel.loc, kernel.constexprs)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel on one example.
+
+    Attributes:
+        fn: the kernel.
+        forward: its IR for the example's types.
+        example: grid and arguments as they were given.
+        values: the arguments by parameter.
+        grid: three extents.
+        inputs: float tensors that are loaded, and get a gradient.
+        outputs: float tensors that are stored to, and get a cotangent.
+    """
+
+    fn: Any
+    forward: Kernel
+    example: Example
+    values: dict[str, Any]
+    grid: tuple[int, int, int]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    stored: frozenset[str]
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments that the IR has parameters for."""
+        return {p.name: self.values[p.name] for p in self.forward.params}
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        return {n: v for n, v in self.args.items() if isinstance(v, Tensor)}
+
+    def exact(self) -> Exact:
+        return Exact(self.fn, self.forward)
+
+
+def subject(
+    fn: Any,
+    example: Example,
+    wrt: Collection[str] = (),
+    outputs: Collection[str] = (),
+) -> Subject:
+    """Binds an example to a kernel, captures it, and fills pure outputs with zero.
+
+    Raises:
+        LaunchError: the example does not fit the kernel's parameters.
+        CaptureError: Triton does not compile the kernel.
+    """
+    launcher = Launcher(fn)
+    bound = launcher.bound(example)
+    forward = capture(fn, *launcher.types(example))
+    found = Specialisation.of(forward).roles
+    tensors = {n: v for n, v in bound.values.items() if isinstance(v, Tensor)}
+    floats = [n for n, t in tensors.items() if t.is_floating_point()]
+    return Subject(
+        fn,
+        forward,
+        example,
+        bound.values,
+        grid_extents(example.grid, bound.values),
+        tuple(n for n in floats if n in found.loaded and (not wrt or n in wrt)),
+        tuple(n for n in floats if n in found.stored and (not outputs or n in outputs)),
+        found.stored,
+    )
+
+
+# -- copies --
+
+
+def copies(
+    values: Mapping[str, Any],
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+) -> dict[str, Any]:
+    """Copies of the tensors among `values`, floats in `dtype`; layouts and sharing stay."""
+    storages: dict[tuple[int, torch.dtype], Tensor] = {}
+    found = dict(values)
+    for name, value in values.items():
+        if not isinstance(value, Tensor):
+            continue
+        value = value.detach()
+        storage = value.untyped_storage()
+        key = storage.data_ptr(), value.dtype
+        if key not in storages:
+            whole = torch.empty(0, dtype=value.dtype, device=value.device)
+            whole.set_(storage, 0, (storage.nbytes() // value.dtype.itemsize,), (1,))
+            wanted = dtype if value.is_floating_point() else None
+            storages[key] = whole.to(device, wanted or value.dtype, copy=True)
+        found[name] = storages[key].as_strided(
+            value.shape, value.stride(), value.storage_offset()
+        )
+    return found
+
+
+def _buffer(tensor: Tensor) -> Tensor:
+    """A copy of `tensor` in its layout that is no view."""
+    fresh = torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    return fresh.copy_(tensor)
+
+
+# -- gradients --
+
+
+def gradients(
+    launcher: Launcher,
+    subject: Subject,
+    cotangents: Mapping[str, Tensor],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Outputs and gradients of one launch through autograd.
+
+    Args:
+        launcher: what to launch.
+        subject: the arguments and what is differentiated.
+        cotangents: by output; they are passed with the strides they have.
+        dtype: what floats are converted to, if anything.
+        device: where to launch.
+    """
+    values = copies(subject.values, dtype, device)
+    leaves: dict[str, Tensor] = {}
+    for name in subject.inputs:
+        leaves[name] = values[name].requires_grad_()
+    for name in subject.stored:
+        if _distinct(values[name]):
+            values[name] = _buffer(values[name])
+    example = launcher.place(subject.example, values)
+    launcher[subject.example.grid](*example.args, **example.kwargs)
+    results = {n: values[n] for n in subject.outputs}
+    active = [n for n, y in results.items() if y.requires_grad]
+    found: tuple[Tensor | None, ...] = (None,) * len(leaves)
+    if active and leaves:
+        found = torch.autograd.grad(
+            [results[n] for n in active],
+            list(leaves.values()),
+            [cotangents[n] for n in active],
+            allow_unused=True,
+        )
+    return {n: y.detach() for n, y in results.items()}, {
+        n: torch.zeros_like(leaf) if g is None else g
+        for (n, leaf), g in zip(leaves.items(), found, strict=True)
+    }
+
+
+def _distinct(tensor: Tensor) -> bool:
+    """Whether no two elements share memory by expansion."""
+    return all(s or n <= 1 for s, n in zip(tensor.stride(), tensor.shape, strict=True))

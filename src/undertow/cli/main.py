@@ -271,3 +271,48 @@ def demo(
         seconds=seconds, seed=seed, device=device.value, out=out, batch=batch, quick=quick
     )
     show.run(options)
+
+
+@app.command()
+@reported
+def check(
+    kernel: Kernel,
+    example: ExampleOption = None,
+    wrt: WrtOption = None,
+    outputs: OutputsOption = None,
+    device: Annotated[
+        Device,
+        typer.Option(
+            "--device",
+            help="With cuda, also launches the kernels there.",
+            rich_help_panel=CHECKS,
+        ),
+    ] = Device.cpu,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of the example and cotangents.", rich_help_panel=CHECKS)
+    ] = 0,
+    allow_unwritten: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unwritten",
+            help="Outputs may keep elements that nothing wrote.",
+            rich_help_panel=CHECKS,
+        ),
+    ] = False,
+) -> None:
+    """Compares a kernel and its backward with float64, and watches what they access.
+
+    Arguments come from a function beside the kernel, called KERNEL_example or example, that
+    returns (grid, kwargs) or (grid, args, kwargs). Its own parameters, if it has any, are
+    sizes with defaults, and are varied.
+
+    [bold]undertow check norms.py::rms_norm[/]
+    """
+    from undertow.cli import check as work
+    from undertow.cli.derive import names
+
+    options = work.options(
+        names(wrt or []), names(outputs or []), device.value, seed, allow_unwritten
+    )
+    if not work.run(kernel, example, options):
+        raise typer.Exit(1)

@@ -1,0 +1,63 @@
+"""`undertow check`: runs the checks and prints their outcomes as they come."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from rich.text import Text
+
+from undertow.check import Check, Options, check
+from undertow.cli.examples import example_of, find_example
+from undertow.cli.messages import CommandError, console
+from undertow.cli.target import find
+
+_MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("–", "yellow")}
+_INDENT = 22
+
+
+def options(
+    wrt: tuple[str, ...],
+    outputs: tuple[str, ...],
+    device: str,
+    seed: int,
+    allow_unwritten: bool,
+) -> Options:
+    """The options of the checks; the device `auto` is a GPU if there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Options(wrt, outputs, device, seed, allow_unwritten)
+
+
+def run(kernel: str, example: str | None, options: Options) -> bool:
+    """Checks a kernel and says whether nothing is wrong.
+
+    Raises:
+        CommandError: there is no such kernel, or no example of it.
+        UndertowError: it cannot be captured or differentiated.
+    """
+    target = find(kernel)
+    function = find_example(target, example)
+    if function is None:
+        raise CommandError(
+            f"`{target.name}` has no example arguments",
+            why="a function beside it returns them as (grid, kwargs)",
+            hint=f"write `def {target.name}_example():`, or pass --example file.py::function",
+        )
+    fine = True
+    for outcome in check(target.kernel, function, options, partial(example_of, target)):
+        show(outcome)
+        fine = fine and outcome.ok is not False
+    return fine
+
+
+def show(outcome: Check) -> None:
+    """Prints one line, and one for each fault below it."""
+    mark, style = _MARKS[outcome.ok]
+    line = Text.assemble((f"{outcome.name:<{_INDENT - 2}}", "bold"), (mark, style))
+    if outcome.text:
+        line.append(f" {outcome.text}")
+    target = console()
+    target.print(line, soft_wrap=True)
+    for detail in outcome.details:
+        target.print(Text(f"{'':<{_INDENT}}{detail}"), soft_wrap=True)
