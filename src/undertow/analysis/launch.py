@@ -64,8 +64,9 @@ def _uniform(value: Value, seen: dict[Value, bool]) -> bool:
         elif op is None:
             seen[value] = True
         else:
-            operands = [_uniform(v, seen) for v in op.operands]
-            seen[value] = _computable(op) and all(operands)
+            seen[value] = _computable(op) and all(
+                _uniform(v, seen) for v in op.operands
+            )
     return seen[value]
 
 
