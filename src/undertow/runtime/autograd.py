@@ -84,8 +84,8 @@ def launch(call: Call) -> None:
     call.replace = any(call.tensors[n]._is_view() for n in call.outputs)
     results = _Launch.apply(call, names, *tensors)
     if call.replace:
-        for name, result in zip(call.outputs, results, strict=True):
-            call.tensors[name].copy_(result)
+        for tensor, result in zip(tensors, results, strict=False):  # outputs come first
+            tensor.copy_(result)
 
 
 class _Launch(torch.autograd.Function):
