@@ -1,0 +1,30 @@
+"""Derived backward kernels of random forwards against two independent oracles."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from derived import check
+from fuzz.kernels import Case, kernels
+from undertow.ir import parse, print_kernel
+from undertow.transform.differentiate import differentiate
+
+
+@given(kernels())
+def test_a_backward_agrees_with_differences_and_forward_mode(case: Case) -> None:
+    check(case.kernel, case.args, case.grid)
+
+
+@given(kernels(), st.data())
+def test_so_does_one_that_adds_atomically(case: Case, data: st.DataObject) -> None:
+    inputs = [g.of for g in differentiate(case.kernel).gradients]
+    atomic = data.draw(st.sets(st.sampled_from(inputs))) if inputs else set()
+    check(case.kernel, case.args, case.grid, atomic=atomic)
+
+
+@given(kernels())
+def test_deriving_twice_gives_one_text_and_the_text_parses(case: Case) -> None:
+    first = print_kernel(differentiate(case.kernel).kernel)
+    assert print_kernel(differentiate(case.kernel).kernel) == first
+    assert print_kernel(parse(first)) == first
