@@ -40,7 +40,8 @@ class Options:
         out: where the pictures go.
         batch: images a step; 8 on a CPU and 64 on a GPU by default.
         loss: the box loss to train with.
-        threads: CPU threads.
+        threads: CPU threads of one operation. More than one gains little on images
+            this small, and costs much where other programs use the cores as well.
         quick: three seconds of training on a few images.
     """
 
@@ -50,7 +51,7 @@ class Options:
     out: Path = Path("out")
     batch: int | None = None
     loss: Literal["kernel", "eager"] = "kernel"
-    threads: int = 2
+    threads: int = 1
     quick: bool = False
 
 
@@ -153,7 +154,8 @@ def show_first_gradient(
 
     Each loss starts from its own net; the same seed makes the nets equal.
     """
-    shown = Table(title="Gradient of the first step's box loss, compared with float64")
+    title = "Gradient of the first step's box loss, compared with float64"
+    shown = Table(title=title, min_width=len(title) + 2)
     shown.add_column("loss")
     shown.add_column("relative L2 error", justify="right")
     for name in dict.fromkeys(("eager", options.loss)):
@@ -168,7 +170,8 @@ def show_quality(
     console: Console, before: Quality, after: Quality, steps: int, seconds: float
 ) -> None:
     """Prints the quality on held-out images."""
-    shown = Table(title=f"Held-out images, {steps} steps in {seconds:.0f} s")
+    title = f"Held-out images, {steps} steps in {seconds:.0f} s"
+    shown = Table(title=title, min_width=len(title) + 2)
     shown.add_column("")
     shown.add_column("before", justify="right")
     shown.add_column("after", justify="right")

@@ -58,7 +58,7 @@ def measure(
     for _ in range(warm_up):
         _step(net, host_batch, box_loss, device)
     plan = schedule(wait=1, warmup=1, active=active, repeat=1)
-    with profile(activities=activities, schedule=plan) as profiler:
+    with profile(activities=activities, schedule=plan, acc_events=True) as profiler:
         for _ in range(active + 2):
             _step(net, host_batch, box_loss, device)
             profiler.step()
@@ -133,7 +133,7 @@ def table(results: Mapping[str, Mapping[str, PartTime]], device: str) -> Table:
         results: for each loss's name the times of its step.
         device: what it ran on, for the title.
     """
-    shown = Table(title=f"One training step on {device}, milliseconds")
+    shown = Table(title=f"One training step on {device}, milliseconds", min_width=60)
     shown.add_column("part")
     for name in results:
         shown.add_column(name, justify="right")

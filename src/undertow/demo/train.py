@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -71,20 +72,25 @@ def train(
     box_loss: BoxLoss,
     console: Console | None = None,
 ) -> History:
-    """Trains `net` in place until the time or the steps of `recipe` are over."""
+    """Trains `net` in place until the time or the steps of `recipe` are over.
+
+    A second thread composes the next batch meanwhile.
+    """
     optimizer = torch.optim.AdamW(
         net.parameters(), lr=recipe.rate, weight_decay=recipe.decay
     )
     net.train()
     seen: list[Tensor] = []
     start = time.perf_counter()
-    with _progress(console) as progress:
+    with _progress(console) as progress, ThreadPoolExecutor(1) as composing:
+        coming = composing.submit(composer.batch, recipe.batch)
         task = progress.add_task("training", total=1.0, loss=math.nan, iou=math.nan)
         shown = start
         while (done := _done(recipe, len(seen), time.perf_counter() - start)) < 1:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(recipe.rate, done)
-            batch = composer.batch(recipe.batch)
+            batch = coming.result()
+            coming = composing.submit(composer.batch, recipe.batch)
             seen.append(step(net, batch, optimizer, box_loss, recipe.box_weight))
             if time.perf_counter() - shown > _REFRESH:
                 loss, _, iou = seen[-1].tolist()
