@@ -61,12 +61,15 @@ def difference(name: str, got: Tensor, want: Tensor, dtype: torch.dtype) -> Diff
     first = ""
     if wrong.any():
         index = tuple(wrong.nonzero()[0].tolist())
-        first = f"element {index}: got {float(got[index]):.6g}, want {float(want[index]):.6g}"
+        pair = float(got[index]), float(want[index])
+        first = f"element {index}: got {pair[0]:.6g}, want {pair[1]:.6g}"
     return Difference(name, int(wrong.sum()), float(worst) / scale, first)
 
 
 def differences(
-    got: Mapping[str, Tensor], want: Mapping[str, Tensor], dtypes: Mapping[str, torch.dtype]
+    got: Mapping[str, Tensor],
+    want: Mapping[str, Tensor],
+    dtypes: Mapping[str, torch.dtype],
 ) -> list[Difference]:
     return [difference(n, got[n], want[n], dtypes[n]) for n in got]
 

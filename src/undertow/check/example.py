@@ -1,8 +1,9 @@
 """Example arguments of a kernel: what a function beside it returns.
 
 The function needs nothing of Undertow. It returns ``(grid, kwargs)`` or ``(grid, args,
-kwargs)`` for one launch; the grid is an integer, a tuple, or a function of the arguments
-by name. Its own parameters, if any, are sizes with defaults, and `check` varies them.
+kwargs)`` for one launch; the grid is an integer, a tuple, or a function of the
+arguments by name. Its own parameters, if any, are sizes with defaults: `check` varies
+them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from undertow import frontend
 from undertow.errors import CheckError
 
 Grid = Any
@@ -59,6 +61,25 @@ def sizes(function: Callable[..., Any]) -> dict[str, int]:
                 hint=f"write {name}=64",
             )
         found[name] = parameter.default
+    return found
+
+
+def configured(fn: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` with the first configuration of autotuners, and what heuristics add.
+
+    A heuristic that looks at arguments that are not there adds nothing.
+    """
+    found = dict(given)
+    while fn is not frontend.unwrap(fn):
+        if hasattr(fn, "configs"):
+            found = {**fn.configs[0].kwargs, **found}
+        else:
+            for name, rule in fn.values.items():
+                try:
+                    found.setdefault(name, rule(dict(found)))
+                except Exception:  # the rule is the user's
+                    continue
+        fn = fn.fn
     return found
 
 

@@ -10,43 +10,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undertow import frontend
+from undertow.check.arguments import bind, types
 from undertow.check.example import Example
 from undertow.ir import Kernel, parse, print_kernel
-from undertow.runtime.arguments import Bound, grid_extents
+from undertow.runtime.arguments import grid_extents
 from undertow.runtime.derivation import capture
-from undertow.runtime.differentiable import Differentiable
+from undertow.runtime.differentiable import Differentiable, differentiable
 from undertow.runtime.specialisation import Specialisation
+from undertow.transform.differentiate import Roles, roles
 
 _FLOAT_TYPE = re.compile(r"(?<![%\w\"])(f16|bf16|f32|f8e4m3|f8e5m2)\b")
 
 
-class Launcher(Differentiable):
-    """A differentiable kernel that tells what its launches are specialised to."""
-
-    def bound(self, example: Example) -> Bound:
-        """The example's arguments by parameter, with defaults and tuned constexprs."""
-        return self._bind(example.args, example.kwargs)
-
-    def types(self, example: Example) -> tuple[dict[str, Any], dict[str, object]]:
-        """Triton's types of the example's run-time arguments, and the constexprs."""
-        return self._binder.types(self.bound(example).values)
-
-    def place(self, example: Example, values: Mapping[str, Any]) -> Example:
-        """The example with other values for some of its arguments."""
-        names = self._binder.names
-        args = tuple(values.get(n, a) for n, a in zip(names, example.args, strict=False))
-        kwargs = {n: values.get(n, a) for n, a in example.kwargs.items()}
-        return Example(example.grid, args, kwargs)
-
-
-class Exact(Launcher):
-    """The kernel with every float a float64, which goes the same way to its gradient."""
+class Exact(Differentiable):
+    """The kernel with every float a float64."""
 
     def __init__(self, fn: Any, forward: Kernel) -> None:
         super().__init__(fn)
         self._exact = Specialisation.of(in_float64(forward))
 
-    def _specialise(self, bound: Bound) -> Specialisation:
+    def _specialise(self, *_: object) -> Specialisation:
         return self._exact
 
 
@@ -68,6 +52,7 @@ class Subject:
         grid: three extents.
         inputs: float tensors that are loaded, and get a gradient.
         outputs: float tensors that are stored to, and get a cotangent.
+        roles: what is done with each pointer.
     """
 
     fn: Any
@@ -77,7 +62,7 @@ class Subject:
     grid: tuple[int, int, int]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    stored: frozenset[str]
+    roles: Roles
 
     @property
     def args(self) -> dict[str, Any]:
@@ -88,8 +73,21 @@ class Subject:
     def tensors(self) -> dict[str, Tensor]:
         return {n: v for n, v in self.args.items() if isinstance(v, Tensor)}
 
-    def exact(self) -> Exact:
+    def own(self) -> Differentiable:
+        """The kernel as users launch it."""
+        return differentiable(self.fn)
+
+    def exact(self) -> Differentiable:
+        """The kernel in float64."""
         return Exact(self.fn, self.forward)
+
+    def launch(self, launcher: Differentiable, values: Mapping[str, Any]) -> None:
+        """Launches with other values for the example's arguments."""
+        names = (p.name for p in frontend.parameters(self.fn))
+        example = self.example
+        args = [values[n] for n, _ in zip(names, example.args, strict=False)]
+        kwargs = {n: values.get(n, a) for n, a in example.kwargs.items()}
+        launcher[example.grid](*args, **kwargs)
 
 
 def subject(
@@ -101,24 +99,23 @@ def subject(
     """Binds an example to a kernel, captures it, and fills pure outputs with zero.
 
     Raises:
-        LaunchError: the example does not fit the kernel's parameters.
+        CheckError: the example does not fit the kernel's parameters.
         CaptureError: Triton does not compile the kernel.
     """
-    launcher = Launcher(fn)
-    bound = launcher.bound(example)
-    forward = capture(fn, *launcher.types(example))
-    found = Specialisation.of(forward).roles
-    tensors = {n: v for n, v in bound.values.items() if isinstance(v, Tensor)}
+    values = bind(fn, example)
+    forward = capture(fn, *types(fn, values))
+    found = roles(forward)
+    tensors = {n: v for n, v in values.items() if isinstance(v, Tensor)}
     floats = [n for n, t in tensors.items() if t.is_floating_point()]
     return Subject(
         fn,
         forward,
         example,
-        bound.values,
-        grid_extents(example.grid, bound.values),
+        values,
+        grid_extents(example.grid, values),
         tuple(n for n in floats if n in found.loaded and (not wrt or n in wrt)),
         tuple(n for n in floats if n in found.stored and (not outputs or n in outputs)),
-        found.stored,
+        found,
     )
 
 
@@ -130,7 +127,7 @@ def copies(
     dtype: torch.dtype | None = None,
     device: torch.device | None = None,
 ) -> dict[str, Any]:
-    """Copies of the tensors among `values`, floats in `dtype`; layouts and sharing stay."""
+    """Copies of the tensors in `values`, floats as `dtype`; layouts stay."""
     storages: dict[tuple[int, torch.dtype], Tensor] = {}
     found = dict(values)
     for name, value in values.items():
@@ -162,7 +159,7 @@ def _buffer(tensor: Tensor) -> Tensor:
 
 
 def gradients(
-    launcher: Launcher,
+    launcher: Differentiable,
     subject: Subject,
     cotangents: Mapping[str, Tensor],
     *,
@@ -182,11 +179,10 @@ def gradients(
     leaves: dict[str, Tensor] = {}
     for name in subject.inputs:
         leaves[name] = values[name].requires_grad_()
-    for name in subject.stored:
+    for name in subject.roles.stored:
         if _distinct(values[name]):
             values[name] = _buffer(values[name])
-    example = launcher.place(subject.example, values)
-    launcher[subject.example.grid](*example.args, **example.kwargs)
+    subject.launch(launcher, values)
     results = {n: values[n] for n in subject.outputs}
     active = [n for n, y in results.items() if y.requires_grad]
     found: tuple[Tensor | None, ...] = (None,) * len(leaves)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from undertow import evaluate
 from undertow.check import memory
-from undertow.check.compare import bound, described, difference, differences
+from undertow.check.compare import bound, described, differences
 from undertow.check.example import Example, make_example, sizes
+from undertow.check.launch import Subject, copies, gradients, subject
 from undertow.check.layouts import LAYOUTS
-from undertow.check.launch import Launcher, Subject, copies, gradients, subject
-from undertow.errors import CaptureError, CheckError, UnsupportedError
+from undertow.errors import CheckError, LaunchError, UndertowError, UnsupportedError
 
 SIZES = (0, 1, 63, 64, 65)
 """Around a block, and the two smallest."""
@@ -102,7 +102,9 @@ class Case:
     @cached_property
     def report(self) -> evaluate.Report:
         args = copies(self.subject.args)
-        return evaluate.run(self.subject.forward, args, self.subject.grid, sanitize=True)
+        return evaluate.run(
+            self.subject.forward, args, self.subject.grid, sanitize=True
+        )
 
     @property
     def faulty(self) -> bool:
@@ -119,21 +121,22 @@ class Case:
             for n in self.subject.outputs
         }
 
+    @property
+    def only_stored(self) -> frozenset[str]:
+        return self.subject.roles.stored - self.subject.roles.loaded
+
     @cached_property
     def pure(self) -> Subject:
         """The subject with what is only written set to zero, whatever it held."""
         values = copies(self.subject.values)
-        for name in self.subject.stored - set(_loaded(self.subject)):
+        for name in self.only_stored:
             values[name].zero_()
-        s = self.subject
-        return Subject(
-            s.fn, s.forward, s.example, values, s.grid, s.inputs, s.outputs, s.stored
-        )
+        return replace(self.subject, values=values)
 
     @cached_property
     def own(self) -> dict[str, Tensor]:
         """Gradients by the derived kernel in the tensors' dtypes."""
-        launcher = Launcher(self.subject.fn)
+        launcher = self.subject.own()
         return gradients(launcher, self.pure, self.cotangents)[1]
 
     @cached_property
@@ -149,7 +152,7 @@ class Case:
         evaluate.run(
             self.subject.forward, args, self.subject.grid, float_dtype=torch.float64
         )
-        return {n: args[n] for n in sorted(self.subject.stored)}
+        return {n: args[n] for n in sorted(self.subject.roles.stored)}
 
     @property
     def dtypes(self) -> dict[str, torch.dtype]:
@@ -199,8 +202,8 @@ class Case:
         wide = {n: ct.double() for n, ct in self.cotangents.items()}
         if count > ELEMENTS:
             wrong = self._directions(inputs, wide)
-            return Check(name, not wrong, f"{', '.join(inputs)} along random directions",
-                         tuple(wrong))  # fmt: skip
+            text = f"{', '.join(inputs)} along random directions"
+            return Check(name, not wrong, text, tuple(wrong))
         args, grid = copies(self.pure.args), self.subject.grid
         want = evaluate.finite_differences(
             self.subject.forward, args, grid, inputs, wide
@@ -215,7 +218,9 @@ class Case:
         text = f"{', '.join(inputs)} by every element"
         return Check(name, not wrong, text, tuple(wrong))
 
-    def _directions(self, inputs: list[str], cotangents: dict[str, Tensor]) -> list[str]:
+    def _directions(
+        self, inputs: list[str], cotangents: dict[str, Tensor]
+    ) -> list[str]:
         """Slopes along random directions, one input at a time."""
         generator = torch.Generator().manual_seed(self.options.seed + 2)
         args, allowed = copies(self.pure.args), evaluate.TOLERANCES["difference"]
@@ -229,7 +234,9 @@ class Case:
                     cotangents,
                 )  # fmt: skip
                 got = float(terms.sum())
-                if not abs(got - slope) <= allowed.atol + allowed.rtol * float(terms.norm()):
+                if not abs(got - slope) <= allowed.atol + allowed.rtol * float(
+                    terms.norm()
+                ):
                     wrong.append(
                         f"{name}: slope {got:.9g} by the derived gradient, {slope:.9g} "
                         "by differences"
@@ -237,9 +244,11 @@ class Case:
                     break
         return wrong
 
-    def layouts(self, device: torch.device | None = None, name: str = "layouts") -> Check:
+    def layouts(
+        self, device: torch.device | None = None, name: str = "layouts"
+    ) -> Check:
         """The gradient for cotangents in several layouts, against contiguous ones."""
-        launcher = Launcher(self.subject.fn)
+        launcher = self.subject.own()
         tried: list[str] = []
         wrong: list[str] = []
         for layout, make in LAYOUTS.items():
@@ -260,7 +269,7 @@ class Case:
         report = self.report
         yield _faults("races", memory.races(report))
         yield _faults("out of bounds", memory.out_of_bounds(report))
-        pure = sorted(self.subject.stored - set(_loaded(self.subject)))
+        pure = sorted(self.only_stored)
         missing = memory.unwritten(report, pure)
         if missing and self.options.allow_unwritten:
             yield Check("unwritten", True, f"{', '.join(missing)}: allowed")
@@ -274,7 +283,7 @@ class Case:
     def on_gpu(self) -> Iterator[Check]:
         device = torch.device("cuda")
         moved = {n: ct.to(device) for n, ct in self.cotangents.items()}
-        launcher = Launcher(self.subject.fn)
+        launcher = self.subject.own()
         values, grads = gradients(launcher, self.pure, moved, device=device)
         yield self._compared("value, cuda", values)
         if grads:
@@ -294,9 +303,9 @@ def shapes(case: Callable[..., Case], defaults: Mapping[str, int]) -> Check:
         for size in SIZES:
             try:
                 faults = list(_shape_faults(case(**{name: size})))
-            except (CaptureError, CheckError) as error:
-                if not size:  # many examples cannot be empty
-                    continue
+            except UndertowError as error:
+                if not size and not isinstance(error, LaunchError | UnsupportedError):
+                    continue  # many an example cannot be empty
                 faults = [error.fact]
             tried.append(size)
             wrong += [f"{name} = {size}: {fault}" for fault in faults]
@@ -337,12 +346,6 @@ def _faults(name: str, details: list[str]) -> Check:
     return Check(name, not details, "" if details else "none", tuple(details))
 
 
-def _loaded(subject: Subject) -> frozenset[str]:
-    from undertow.transform.differentiate import roles
-
-    return roles(subject.forward).loaded
-
-
 def _moves(tensor: Tensor) -> bool:
     pairs = zip(tensor.stride(), tensor.shape, strict=True)
     return tensor.numel() > 0 and all(s or n <= 1 for s, n in pairs)
@@ -352,8 +355,7 @@ def _direction(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """Random numbers at random elements, zero at the others."""
     direction = torch.zeros(shape.numel(), dtype=torch.float64)
     chosen = torch.randperm(shape.numel(), generator=generator)[:MOVED]
-    direction[chosen] = torch.randn(len(chosen), generator=generator, dtype=torch.float64)
+    direction[chosen] = torch.randn(
+        len(chosen), generator=generator, dtype=torch.float64
+    )
     return direction.view(shape)
-
-
-__all__ = ["Check", "Options", "UnsupportedError", "check", "difference"]

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from rich.text import Text
 
-from undertow.check import Check, Options, check
+from undertow.check.run import Check, Options, check
 from undertow.cli.examples import example_of, find_example
 from undertow.cli.messages import CommandError, console
 from undertow.cli.target import find
@@ -42,7 +42,7 @@ def run(kernel: str, example: str | None, options: Options) -> bool:
         raise CommandError(
             f"`{target.name}` has no example arguments",
             why="a function beside it returns them as (grid, kwargs)",
-            hint=f"write `def {target.name}_example():`, or pass --example file.py::function",
+            hint=f"write {target.name}_example(), or pass --example file.py::function",
         )
     fine = True
     for outcome in check(target.kernel, function, options, partial(example_of, target)):

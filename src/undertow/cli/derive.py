@@ -93,7 +93,9 @@ def check_names(
                 )
 
 
-_FLOAT_POINTERS = {f"ptr<{d}>" for d in ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64")}
+_FLOAT_POINTERS = {
+    f"ptr<{d}>" for d in ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64")
+}
 
 
 def _nothing(forward: Kernel, known: Signature, request: Request) -> tuple[str, ...]:
@@ -105,7 +107,9 @@ def _nothing(forward: Kernel, known: Signature, request: Request) -> tuple[str, 
         return ("it loads no floats",)
     if not outputs:
         return ("it stores no floats",)
-    return (f"no value of {', '.join(inputs)} reaches {', '.join(outputs)} by a derivative",)
+    return (
+        f"no value of {', '.join(inputs)} reaches {', '.join(outputs)} by a derivative",
+    )
 
 
 def write(path: Path, text: str, *, force: bool) -> None:

@@ -9,11 +9,11 @@ from undertow.check.example import Example, make_example, sizes
 from undertow.cli.messages import CommandError
 from undertow.cli.signature import Signature
 from undertow.cli.target import Target, call, existing, import_file
-from undertow.errors import LaunchError
+from undertow.errors import CheckError
 
 
 def find_example(target: Target, named: str | None) -> Callable[..., Any] | None:
-    """The function `named` as file.py::function, else `<kernel>_example`, else `example`."""
+    """The function `named` as file.py::function, else the one beside the kernel."""
     if named is None:
         scope = vars(target.module)
         return scope.get(f"{target.name}_example") or scope.get("example")
@@ -39,13 +39,12 @@ def example_signature(target: Target, named: str | None) -> Signature | None:
     function = find_example(target, named)
     if function is None:
         return None
-    from undertow.check.launch import Launcher
+    from undertow.check.arguments import bind, types
 
     example = example_of(target, function, **sizes(function))
-    launcher = Launcher(target.kernel)
     try:
-        return Signature(*launcher.types(example))
-    except LaunchError:
+        return Signature(*types(target.kernel, bind(target.kernel, example)))
+    except CheckError:
         if named is None and f"{target.name}_example" not in vars(target.module):
             return None  # `example` is that of another kernel of the file
         raise

@@ -70,7 +70,11 @@ def why(gradient: Gradient) -> str:
         return finding.reason
     conditions = " and ".join(map(str, finding.conditions))
     tested = f" if {conditions}" if conditions else ""
-    merged = "; contributions of one program are added first" if gradient.placement.merged else ""
+    merged = (
+        "; contributions of one program are added first"
+        if gradient.placement.merged
+        else ""
+    )
     return f"each element is written once{tested}{merged}"
 
 
@@ -84,9 +88,7 @@ def _stem(name: str) -> str:
 
 def _touched(backward: Backward, opcode: str) -> list[str]:
     """The buffers that ops of this opcode access, as in the parameter list."""
-    used = {
-        op.operands[0] for op in walk(backward.kernel.body) if op.opcode == opcode
-    }
+    used = {op.operands[0] for op in walk(backward.kernel.body) if op.opcode == opcode}
     return [_stem(p.name) for p in backward.kernel.params if p in used]
 
 

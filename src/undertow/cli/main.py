@@ -29,7 +29,7 @@ app = typer.Typer(
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
-    """Prints our errors without a traceback: exit code 2 for the command line's, else 1."""
+    """Prints our errors without a traceback; exits with 2 for CommandError, else 1."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -52,12 +52,15 @@ def _version(wanted: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Writes the backward kernel of a Triton kernel as readable Triton source.
 
-    Kernels are named [bold]file.py::kernel[/]; the file alone will do if it holds one kernel.
+    Kernels are named [bold]file.py::kernel[/]; the file alone will do if it holds
+    one kernel.
 
     [bold]undertow derive norms.py::rms_norm --constexpr BLOCK=256[/]
     """
@@ -113,7 +116,7 @@ ExampleOption = Annotated[
     typer.Option(
         "--example",
         metavar="FILE::FUNCTION",
-        help="Example arguments; by default KERNEL_example or example beside the kernel.",
+        help="Example arguments; else KERNEL_example or example beside the kernel.",
         rich_help_panel=KERNEL,
     ),
 ]
@@ -170,10 +173,17 @@ def derive(
     outputs: OutputsOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write to a file.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write to a file.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite that file.", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option("--force", help="Overwrite that file.", rich_help_panel=OUTPUT),
     ] = False,
     wrapper: Annotated[
         bool,
@@ -187,10 +197,10 @@ def derive(
     """Prints the backward of a kernel, or writes it to a file.
 
     The source that comes out imports only triton. Types are those of the example, if
-    there is one; else tensors are fp32, and numbers i32 or, where the kernel only ever uses
-    them as floats, fp32.
+    there is one; else tensors are fp32, and numbers i32 or, where the kernel only
+    ever uses them as floats, fp32.
 
-    [bold]undertow derive norms.py::rms_norm --dtype bf16 -c BLOCK=256 --out norms_bwd.py[/]
+    [bold]undertow derive norms.py::rms_norm -c BLOCK=256 --out norms_bwd.py[/]
     """
     from undertow.cli import derive as work
 
@@ -252,8 +262,12 @@ def demo(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the pictures go.")
     ] = Path("out"),
-    quick: Annotated[bool, typer.Option("--quick", help="Train for three seconds.")] = False,
-    device: Annotated[Device, typer.Option("--device", help="Where to train.")] = Device.auto,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Train for three seconds.")
+    ] = False,
+    device: Annotated[
+        Device, typer.Option("--device", help="Where to train.")
+    ] = Device.auto,
     seed: Annotated[int, typer.Option("--seed", help="Of weights and images.")] = 0,
     batch: Annotated[
         int | None, typer.Option("--batch", help="Images a step.", min=1)
@@ -268,7 +282,12 @@ def demo(
     from undertow.demo import main as show
 
     options = show.Options(
-        seconds=seconds, seed=seed, device=device.value, out=out, batch=batch, quick=quick
+        seconds=seconds,
+        seed=seed,
+        device=device.value,
+        out=out,
+        batch=batch,
+        quick=quick,
     )
     show.run(options)
 
@@ -289,7 +308,10 @@ def check(
         ),
     ] = Device.cpu,
     seed: Annotated[
-        int, typer.Option("--seed", help="Of the example and cotangents.", rich_help_panel=CHECKS)
+        int,
+        typer.Option(
+            "--seed", help="Of the example and cotangents.", rich_help_panel=CHECKS
+        ),
     ] = 0,
     allow_unwritten: Annotated[
         bool,
@@ -302,9 +324,9 @@ def check(
 ) -> None:
     """Compares a kernel and its backward with float64, and watches what they access.
 
-    Arguments come from a function beside the kernel, called KERNEL_example or example, that
-    returns (grid, kwargs) or (grid, args, kwargs). Its own parameters, if it has any, are
-    sizes with defaults, and are varied.
+    Arguments come from a function beside the kernel, KERNEL_example or example, that
+    returns (grid, kwargs) or (grid, args, kwargs). Its own parameters, if it has any,
+    are sizes with defaults, and are varied.
 
     [bold]undertow check norms.py::rms_norm[/]
     """

@@ -27,7 +27,11 @@ def console(*, stderr: bool = False) -> Console:
     if stream.isatty():
         return Console(file=stream, highlight=False)
     return Console(
-        file=stream, highlight=False, width=WIDTH, color_system=None, force_terminal=False
+        file=stream,
+        highlight=False,
+        width=WIDTH,
+        color_system=None,
+        force_terminal=False,
     )
 
 

@@ -26,7 +26,9 @@ def pointer_parameters(jit: Any) -> frozenset[str]:
 def looks_like_pointer(name: str) -> bool:
     """Whether the name says that it is a pointer."""
     words = name.lower().split("_")
-    return any(w in ("ptr", "ptrs", "pointer") for w in words) or words[-1].endswith("ptr")
+    return any(w in ("ptr", "ptrs", "pointer") for w in words) or words[-1].endswith(
+        "ptr"
+    )
 
 
 def _pointers(jit: Any, seen: set[str]) -> frozenset[str]:
@@ -53,25 +55,32 @@ def _source(jit: Any) -> str:
 def _addresses(
     tree: ast.AST, scope: Mapping[str, Any], seen: set[str]
 ) -> Iterator[ast.expr]:
-    """Expressions that are pointers: what memory is accessed by, and `x` in `x.dtype.element_ty`."""
+    """Expressions that are pointers: addresses, and `x` in `x.dtype.element_ty`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr == "element_ty":
-            if isinstance(node.value, ast.Attribute):
-                yield node.value.value
-        if not isinstance(node, ast.Call):
-            continue
-        match node.func:
-            case ast.Attribute(attr=name) if name in _BY_ADDRESS:
-                yield from node.args[:1]
-                yield from (k.value for k in node.keywords if k.arg in ("pointer", "base"))
-            case ast.Name(id=name) if hasattr(scope.get(name), "params"):
-                helper: Any = scope[name]
-                passed = zip((p.name for p in helper.params), node.args, strict=False)
-                wanted = _pointers(helper, seen)
-                yield from (arg for param, arg in passed if param in wanted)
-                yield from (k.value for k in node.keywords if k.arg in wanted)
+        match node:
+            case ast.Attribute(value=ast.Attribute(value=value), attr="element_ty"):
+                yield value
+            case ast.Call():
+                yield from _of_call(node, scope, seen)
             case _:
                 pass
+
+
+def _of_call(
+    node: ast.Call, scope: Mapping[str, Any], seen: set[str]
+) -> Iterator[ast.expr]:
+    match node.func:
+        case ast.Attribute(attr=name) if name in _BY_ADDRESS:
+            yield from node.args[:1]
+            yield from (k.value for k in node.keywords if k.arg in ("pointer", "base"))
+        case ast.Name(id=name) if hasattr(scope.get(name), "params"):
+            helper: Any = scope[name]
+            passed = zip((p.name for p in helper.params), node.args, strict=False)
+            wanted = _pointers(helper, seen)
+            yield from (arg for param, arg in passed if param in wanted)
+            yield from (k.value for k in node.keywords if k.arg in wanted)
+        case _:
+            pass
 
 
 @dataclass
@@ -100,7 +109,7 @@ class _Flow:
                 self._assign(one, part)
 
     def base(self, address: ast.expr) -> str:
-        """The parameter that an address starts from: a named pointer, or the first term."""
+        """The parameter an address starts from: a named pointer, or the first term."""
         terms = list(dict.fromkeys(self._terms(address, set())))
         return next((t for t in terms if t in self.named), terms[0] if terms else "")
 

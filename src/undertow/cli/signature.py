@@ -1,4 +1,4 @@
-"""The types and constexprs to derive a kernel for, from options, defaults and its source."""
+"""The types and constexprs to derive a kernel for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ast
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from undertow import frontend
+from undertow.check.example import configured
 from undertow.cli.messages import CommandError
 from undertow.cli.pointers import pointer_parameters
 from undertow.cli.target import Target, innermost
@@ -46,9 +46,7 @@ class Signature:
     assumed: frozenset[str] = frozenset()
 
 
-def given(
-    dtype: str | None, signature: str | None, constexprs: Iterable[str]
-) -> Given:
+def given(dtype: str | None, signature: str | None, constexprs: Iterable[str]) -> Given:
     """Reads the options `--dtype`, `--signature` and `--constexpr`."""
     if dtype is not None and dtype not in FLOATS:
         raise CommandError(
@@ -58,11 +56,15 @@ def given(
     for part in filter(None, (p.strip() for p in (signature or "").split(","))):
         name, colon, type_ = (piece.strip() for piece in part.partition(":"))
         if not colon or not name:
-            raise CommandError(f"`{part}` in --signature is not of the form name:type",
-                               hint='for example --signature "x_ptr:*bf16,n:i32"')  # fmt: skip
+            raise CommandError(
+                f"`{part}` in --signature is not of the form name:type",
+                hint='for example --signature "x_ptr:*bf16,n:i32"',
+            )
         if type_.removeprefix("*") not in TYPES:
-            raise CommandError(f"`{type_}` is no type of Triton's",
-                               hint=f"one of {', '.join(TYPES)}, or a pointer such as *fp32")  # fmt: skip
+            raise CommandError(
+                f"`{type_}` is no type of Triton's",
+                hint=f"one of {', '.join(TYPES)}, or a pointer such as *fp32",
+            )
         types[name] = type_
     values = dict(_constexpr(text) for text in constexprs)
     return Given(dtype, types, values)
@@ -91,7 +93,7 @@ def _constexpr(text: str) -> tuple[str, object]:
 
 
 def infer(target: Target, options: Given, example: Signature | None) -> Signature:
-    """The signature: by the options, else the example, annotations, defaults, the source.
+    """The signature by options, example, annotations, defaults, source, in this order.
 
     Raises:
         CommandError: a name is unknown, or a constexpr has no value.
@@ -104,12 +106,12 @@ def infer(target: Target, options: Given, example: Signature | None) -> Signatur
     if example is not None and not set(known) <= {*example.types, *example.constexprs}:
         example = None
     pointers = pointer_parameters(innermost(target.kernel))
-    configured = _configured(target.kernel, options.constexprs)
+    tuned = configured(target.kernel, options.constexprs)
     types: dict[str, str] = {}
     constexprs: dict[str, object] = {}
     guessed: set[str] = set()
     for param in params:
-        fixed = _fixed(param, options, configured, example)
+        fixed = _fixed(param, options, tuned, example)
         if fixed:
             constexprs[param.name] = fixed[0]
         elif param.is_constexpr:
@@ -125,35 +127,20 @@ def infer(target: Target, options: Given, example: Signature | None) -> Signatur
 def _fixed(
     param: frontend.Parameter,
     options: Given,
-    configured: Mapping[str, object],
+    tuned: Mapping[str, object],
     example: Signature | None,
 ) -> tuple[object] | None:
-    """The value of a parameter that is fixed at capture, in a tuple; None if it is not."""
+    """The value of a parameter fixed at capture, in a tuple; None for another one."""
     if param.name in options.types:
         return None
-    for source in (options.constexprs, example.constexprs if example else {}, configured):
+    for source in (options.constexprs, example.constexprs if example else {}, tuned):
         if param.name in source:
             return (source[param.name],)
-    if param.has_default and (param.is_constexpr or param.default is None):
-        if example is None or param.name not in example.types:
-            return (param.default,)
+    typed = example is not None and param.name in example.types
+    by_default = param.has_default and (param.is_constexpr or param.default is None)
+    if by_default and not typed:
+        return (param.default,)
     return None
-
-
-def _configured(kernel: Any, constexprs: Mapping[str, object]) -> dict[str, object]:
-    """What the first configuration of an autotuner says, and heuristics that need no tensors."""
-    found: dict[str, object] = dict(constexprs)
-    while kernel is not innermost(kernel):
-        if type(kernel).__name__ == "Autotuner":
-            found = {**kernel.configs[0].kwargs, **found}
-        else:
-            for name, rule in kernel.values.items():
-                try:
-                    found.setdefault(name, rule(dict(found)))
-                except Exception:  # the rule looks at arguments that are not there
-                    continue
-        kernel = kernel.fn
-    return found
 
 
 def _type(
@@ -203,7 +190,7 @@ def require_parameter(kernel: str, name: str, known: Iterable[str]) -> None:
 def _no_value(target: Target, name: str) -> CommandError:
     return CommandError(
         f"constexpr `{name}` of `{target.name}` needs a value",
-        hint=f"pass --constexpr {name}=…, or write a function `example` beside the kernel",
+        hint=f"pass --constexpr {name}=…, or write an `example` beside the kernel",
     )
 
 
@@ -211,12 +198,14 @@ def _no_value(target: Target, name: str) -> CommandError:
 
 
 def _with_floats(target: Target, signature: Signature) -> Signature:
-    """`signature` with those guesses made fp32 that the kernel only ever uses as floats."""
+    """`signature` with guesses made fp32 where the kernel only uses them as floats."""
     if not signature.assumed:
         return signature
     kernel = captured(target, signature)
     floats = {n: "fp32" for n in signature.assumed if only_as_float(kernel, n)}
-    return Signature({**signature.types, **floats}, signature.constexprs, signature.assumed)
+    return Signature(
+        {**signature.types, **floats}, signature.constexprs, signature.assumed
+    )
 
 
 def captured(target: Target, signature: Signature) -> Kernel:
@@ -225,7 +214,9 @@ def captured(target: Target, signature: Signature) -> Kernel:
         return capture(target.kernel, signature.types, signature.constexprs)
     except CaptureError as error:
         types = ", ".join(f"{n}:{t}" for n, t in signature.types.items())
-        error.hint = error.hint or f"types taken: {types}; others are given with --signature"
+        error.hint = (
+            error.hint or f"types taken: {types}; others are given with --signature"
+        )
         raise
 
 
@@ -255,4 +246,3 @@ def _with_number(op: Op, value: Value) -> bool:
         return False
     others = [v for v in op.operands if v is not value]
     return all(v.op is not None and v.op.opcode == "const" for v in others)
-

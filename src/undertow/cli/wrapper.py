@@ -1,0 +1,343 @@
+"""A `torch.autograd.Function` around a forward and its derived backward, as text.
+
+The file stands alone: it imports torch and triton. Its semantics are simple. Outputs
+are tensors made for the call. Cotangents are copied into the layout of their output unless
+they have it, gradients start as zeros in the layout of their input, and what a plain
+store needs of the strides is tested in each backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from undertow.analysis.exclusive import Exclusive, Shared
+from undertow.analysis.polynomials import Polynomial, Symbol
+from undertow.cli.derive import Derived
+from undertow.cli.forward import forward_source
+from undertow.cli.messages import CommandError
+from undertow.cli.target import innermost
+from undertow.emit.layout import wrap
+from undertow.ir import PointerType, Value
+from undertow.runtime.derivation import Derivation
+from undertow.transform.differentiate import Backward, roles
+
+_TORCH = {
+    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+}  # fmt: skip
+
+_HELPERS = '''
+def _in_layout(tensor, shape, strides):
+    """`tensor`, or a copy of it, with the given strides."""
+    if tensor.stride() == strides:
+        return tensor
+    copy = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
+
+
+def _zeros(tensor, dtype):
+    """Zeros in the layout of `tensor`."""
+    strides = zip(tensor.stride(), tensor.shape)
+    if any(stride == 0 and size > 1 for stride, size in strides):
+        raise ValueError("elements of an input share memory: pass a contiguous copy")
+    zeros = torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=dtype, device=tensor.device
+    )
+    return zeros.zero_()
+'''
+
+
+def with_wrapper(derived: Derived) -> str:
+    """A module with the forward, the backward, and a Function that launches both.
+
+    Raises:
+        CommandError: the forward cannot be copied, or the launch is not a simple one.
+    """
+    backward = derived.derivation.backward
+    _require_simple(backward)
+    forward = forward_source(derived.target.kernel)
+    header, kernel = _split(derived.derivation.source)
+    imports = sorted({*forward.imports, *header, "import torch", "import triton"})
+    parts = [
+        "\n".join(sorted(imports, key=lambda line: (line.startswith("from"), line))),
+        *(["\n".join(forward.constants.values())] if forward.constants else []),
+        *forward.functions.values(),
+        kernel,
+        _HELPERS.strip(),
+        "\n".join(_Function(derived).lines()),
+    ]
+    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _split(source: str) -> tuple[list[str], str]:
+    """Import lines of a module, and the rest."""
+    lines = source.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("@"))
+    return [line for line in lines[:head] if line], "\n".join(lines[head:])
+
+
+def _require_simple(backward: Backward) -> None:
+    name = backward.forward.name
+    overwritten = sorted(roles(backward.forward).in_place)
+    if overwritten:
+        raise CommandError(
+            f"`{name}` reads and overwrites `{overwritten[0]}`, which --wrapper cannot do",
+            hint="wrap the kernel by undertow.differentiable instead",
+        )
+    for gradient in backward.gradients:
+        if not isinstance(gradient.placement.finding, Exclusive | Shared):
+            raise CommandError(
+                f"`{gradient.name}` takes more than one launch, which --wrapper cannot do",
+                hint="wrap the kernel by undertow.differentiable instead",
+            )
+
+
+class _Function:
+    """Writes the class."""
+
+    def __init__(self, derived: Derived) -> None:
+        self.derivation: Derivation = derived.derivation
+        self.backward = derived.derivation.backward
+        self.forward = self.backward.forward
+        self.types = derived.signature.types
+        self.constexprs = derived.signature.constexprs
+        self.function = innermost(derived.target.kernel)
+        self.params = [p.name for p in self.forward.params]
+        pointers = {p.name for p in self.forward.pointers}
+        self.scalars = [n for n in self.params if n not in pointers]
+        self.outputs = [n for n in self.params if n in roles(self.forward).stored]
+        used = {p.name for p in self.backward.kernel.params}
+        self.saved = [n for n in self.params if n in pointers & used]
+        gradients = {g.of for g in self.backward.gradients}
+        self.saved += [n for n in self.params if n in gradients - set(self.saved)]
+
+    @property
+    def name(self) -> str:
+        words = self.forward.name.strip("_").split("_")
+        while len(words) > 1 and words[-1] in ("fwd", "forward", "kernel"):
+            words.pop()
+        return "".join(word[:1].upper() + word[1:] for word in words)
+
+    def lines(self) -> Iterator[str]:
+        yield f"class {self.name}(torch.autograd.Function):"
+        yield from self._docstring()
+        yield ""
+        yield from self._forward()
+        yield ""
+        yield from self._backward()
+
+    def _docstring(self) -> Iterator[str]:
+        arguments = ", ".join(["grid", *self.params])
+        fixed = ", ".join(f"{n}={v!r}" for n, v in self.constexprs.items())
+        outputs = ", ".join(self.outputs)
+        yield f'    """`{self.forward.name}` with its derived backward.'
+        yield ""
+        yield from wrap("    ", "", f"{self.name}.apply({arguments})", "")
+        yield "    launches the kernel on a grid of up to three integers"
+        yield f"    and returns {outputs}: tensors made for this call, no views."
+        if fixed:
+            yield f"    It is derived for {fixed}."
+        yield '    """'
+
+    def _forward(self) -> Iterator[str]:
+        indent = " " * 8
+        yield "    @staticmethod"
+        yield from _definition("forward", ["ctx", "grid", *self.params])
+        for pointer in self.forward.pointers:
+            dtype = f"torch.{_TORCH[_element(pointer)]}"
+            yield f"{indent}assert {pointer.name}.dtype == {dtype}"
+        yield f"{indent}grid = (*grid, 1, 1)[:3]"
+        name = self.forward.name
+        call = f"{name}[grid]({', '.join(self._arguments())})"
+        yield from wrap(indent, "", call, "")
+        yield from wrap(indent, "", f"ctx.mark_dirty({', '.join(self.outputs)})", "")
+        active = {ct.of for ct in self.backward.cotangents}
+        passive = ", ".join(n for n in self.outputs if n not in active)
+        if passive:
+            yield from wrap(indent, "", f"ctx.mark_non_differentiable({passive})", "")
+        save = f"ctx.save_for_backward({', '.join(self.saved)})"
+        yield from wrap(indent, "", save, "")
+        yield from wrap(indent, "ctx.launch = ", _tuple(["grid", *self.scalars]), "")
+        laid = [f"({n}.shape, {n}.stride())" for n in self._active()]
+        yield from wrap(indent, "ctx.layouts = ", _tuple(laid), "")
+        yield f"{indent}return {', '.join(self.outputs)}"
+
+    def _active(self) -> list[str]:
+        active = {ct.of for ct in self.backward.cotangents}
+        return [n for n in self.outputs if n in active]
+
+    def _arguments(self) -> Iterator[str]:
+        """Arguments of the forward launch; by keyword after a constexpr."""
+        keyword = False
+        for name in self.function.arg_names:
+            if name in self.params:
+                yield f"{name}={name}" if keyword else name
+            elif name in self.constexprs:
+                keyword = True
+                yield f"{name}={_literal(name, self.constexprs[name])}"
+
+    def _backward(self) -> Iterator[str]:
+        indent = " " * 8
+        cotangents = {ct.of: ct for ct in self.backward.cotangents}
+        given = [
+            cotangents[n].name if n in cotangents else f"_{n}" for n in self.outputs
+        ]
+        yield "    @staticmethod"
+        yield "    @torch.autograd.function.once_differentiable"
+        yield from _definition("backward", ["ctx", *given])
+        if self.saved:
+            yield from wrap(
+                indent, f"{_targets(self.saved)} = ", "ctx.saved_tensors", ""
+            )
+        yield from wrap(
+            indent, f"{_targets(['grid', *self.scalars])} = ", "ctx.launch", ""
+        )
+        for condition, why in self._faults():
+            yield f"{indent}if {condition}:"
+            yield f'{indent}    raise ValueError("{why}")'
+        for index, output in enumerate(self._active()):
+            name = cotangents[output].name
+            copy = f"_in_layout({name}, *ctx.layouts[{index}])"
+            yield from wrap(indent, f"{name} = ", copy, "")
+        for gradient in self.backward.gradients:
+            dtype = f"torch.{_TORCH[gradient.dtype.name]}"
+            yield f"{indent}{gradient.name} = _zeros({gradient.of}, {dtype})"
+        call = f"{self.derivation.name}[grid]({', '.join(self._backward_arguments())})"
+        yield from wrap(indent, "", call, "")
+        yield from wrap(indent, "return ", f"({', '.join(self._results())})", "")
+
+    def _backward_arguments(self) -> Iterator[str]:
+        values: dict[str, str] = {}
+        for ct in self.backward.cotangents:
+            for stride, coefficient in zip(ct.strides, ct.coefficients, strict=True):
+                values[stride.name] = "1" if coefficient is None else host(coefficient)
+        for param in self.backward.kernel.params:
+            yield values.get(param.name, param.name)
+        for name, value in self.derivation.constexprs.items():
+            yield f"{name}={_literal(name, value)}"
+
+    def _results(self) -> Iterator[str]:
+        gradients = {g.of: g for g in self.backward.gradients}
+        elements = {p.name: _element(p) for p in self.forward.pointers}
+        yield "None"
+        for name in self.params:
+            gradient = gradients.get(name)
+            if gradient is None:
+                yield "None"
+            elif gradient.dtype.name == elements[name]:
+                yield gradient.name
+            else:
+                yield f"{gradient.name}.to({name}.dtype)"
+
+    def _faults(self) -> Iterator[tuple[str, str]]:
+        """Expressions that must not hold, and what to say where they do."""
+        seen: set[str] = set()
+        unread: set[int] = set()
+        for gradient in self.backward.gradients:
+            finding = gradient.placement.finding
+            if not isinstance(finding, Exclusive):
+                continue
+            unread.update(finding.unread)
+            for condition in finding.conditions:
+                large, small = (
+                    _polynomial(condition.large),
+                    _polynomial(condition.small),
+                )
+                if large + small not in seen:
+                    seen.add(large + small)
+                    need = (
+                        f"{gradient.name} is stored plainly only if {large} >= {small}"
+                    )
+                    yield f"{large} < {small}", need
+        if unread == {1, 2}:
+            yield "grid[1:] != (1, 1)", "no program looks at grid axes 1 and 2"
+        else:
+            for axis in sorted(unread):
+                yield f"grid[{axis}] != 1", f"no program looks at grid axis {axis}"
+
+
+# -- pieces of text --
+
+
+def _definition(name: str, parameters: list[str]) -> Iterator[str]:
+    lines = wrap("    ", f"def {name}", f"({', '.join(parameters)})", ":")
+    yield from lines
+
+
+def _tuple(parts: list[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def _targets(names: list[str]) -> str:
+    return f"({', '.join(names)},)" if len(names) == 1 else ", ".join(names)
+
+
+def _literal(name: str, value: object) -> str:
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if type(value).__name__ == "dtype":
+        return f"tl.{value}".replace("tl.fp", "tl.float").replace("tl.bf", "tl.bfloat")
+    raise CommandError(f"constexpr `{name}` cannot be written down: {value!r}")
+
+
+def _element(pointer: Value) -> str:
+    assert isinstance(pointer.type, PointerType)
+    if pointer.type.element.name not in _TORCH:
+        raise CommandError(f"--wrapper does not know {pointer.type.element} tensors")
+    return pointer.type.element.name
+
+
+# -- numbers known at launch, as Python --
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "sdiv": "//", "srem": "%"}
+_CALLS = {"smax": "max", "smin": "min"}
+
+
+def host(value: Value) -> str:
+    """A scalar known at launch as a Python expression of the launch's arguments."""
+    op = value.op
+    if op is None:
+        return value.name
+    if op.opcode == "const":
+        return str(op.attrs["value"])
+    if op.opcode == "num_programs":
+        return _extent(op.int_attr("axis"))
+    if op.opcode == "cast":
+        return host(op.operands[0])
+    parts = [host(v) for v in op.operands]
+    if op.opcode in _INFIX:
+        return f"({f' {_INFIX[op.opcode]} '.join(parts)})"
+    if op.opcode in _CALLS:
+        return f"{_CALLS[op.opcode]}({', '.join(parts)})"
+    raise CommandError(
+        f"--wrapper cannot compute `{value.name or op.opcode}` at launch",
+        hint="wrap the kernel by undertow.differentiable instead",
+    )
+
+
+def _extent(axis: int) -> str:
+    return f"grid[{axis}]"
+
+
+def _polynomial(polynomial: Polynomial) -> str:
+    terms: list[str] = []
+    for monomial, coefficient in polynomial.terms.items():
+        factors = [_symbol(s) for s in monomial]
+        if coefficient != 1 or not factors:
+            factors.insert(0, str(coefficient))
+        terms.append(" * ".join(factors))
+    return " + ".join(terms).replace("+ -", "- ") or "0"
+
+
+def _symbol(symbol: Symbol) -> str:
+    if symbol.value is not None:
+        return host(symbol.value)
+    if symbol.kind == "grid":
+        return _extent(symbol.axis)
+    if symbol.of is not None and symbol.by is not None:
+        sign = "//" if symbol.kind == "quotient" else "%"
+        return f"(({_polynomial(symbol.of)}) {sign} ({_polynomial(symbol.by)}))"
+    raise CommandError(
+        f"--wrapper cannot compute `{symbol}` at launch",
+        hint="wrap the kernel by undertow.differentiable instead",
+    )
