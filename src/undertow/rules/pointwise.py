@@ -81,14 +81,19 @@ def _transcendental(table: Table) -> None:
     )
     binary(
         "atan2",
-        lambda t, a, b, y: t * b / (a * a + b * b),
-        lambda t, a, b, y: -(t * a / (a * a + b * b)),
+        lambda t, a, b, y: _over(t * b, a * a + b * b),
+        lambda t, a, b, y: -_over(t * a, a * a + b * b),
     )
     binary(
         "hypot",
-        lambda t, a, b, y: where(y.equals(0.0), 0.0, t * a / y),
-        lambda t, a, b, y: where(y.equals(0.0), 0.0, t * b / y),
+        lambda t, a, b, y: _over(t * a, y),
+        lambda t, a, b, y: _over(t * b, y),
     )
+
+
+def _over(t: Expr, y: Expr) -> Expr:
+    """t / y, and 0 where y is 0: a = b = 0, where no derivative exists."""
+    return where(y.equals(0.0), 0.0, t / y)
 
 
 def _choices(table: Table) -> None:
