@@ -1,7 +1,8 @@
-"""Binds a launch's arguments to a kernel's parameters, and types them as Triton does."""
+"""Binds a launch's arguments to parameters, and types them as Triton does."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,23 +28,36 @@ POINTERS: dict[torch.dtype, str] = {
     torch.float64: "*fp64",
 }
 
+SCALARS = frozenset("i1 i8 i16 i32 i64 u8 u16 u32 u64 fp16 bf16 fp32 fp64".split())
+"""Annotations of parameters that Triton follows, whatever number is passed."""
+
+Values = tuple[Any, ...]
+"""Every parameter's argument, in the kernel's order."""
+
 Key = tuple[object, ...]
 """What a specialisation depends on: dtypes, kinds of numbers, values of constexprs."""
 
+Grid = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
 
-@dataclass(slots=True)
-class Bound:
-    """The arguments of one launch.
+Pick = Callable[[Sequence[Any]], tuple[Any, ...]]
 
-    Attributes:
-        values: every parameter's argument, in the kernel's order.
-        key: what of them the kernel is specialised to.
-        options: launch options that are no parameters, such as num_warps.
-    """
 
-    values: dict[str, Any]
-    key: Key
-    options: dict[str, Any]
+def picker(indices: Sequence[int]) -> Pick:
+    """What takes the elements at `indices` out of a sequence."""
+    if len(indices) > 1:
+        return operator.itemgetter(*indices)
+    if len(indices) == 1:
+        (index,) = indices
+        return lambda sequence: (sequence[index],)
+    return lambda sequence: ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """Where each parameter's argument is among args, kwargs and defaults."""
+
+    pick: Pick
+    defaults: tuple[object, ...]
 
 
 class Binder:
@@ -52,60 +66,55 @@ class Binder:
     def __init__(self, fn: object) -> None:
         self.parameters = frontend.parameters(fn)
         self.names = tuple(p.name for p in self.parameters)
-        self.kernel = frontend.unwrap(fn).__name__
-        self._known = frozenset(self.names)
-        self._rows = tuple(
-            (p.name, p.is_constexpr, p.has_default, p.default) for p in self.parameters
-        )
+        self.kernel = str(frontend.unwrap(fn).__name__)
+        self._patterns: dict[tuple[object, ...], _Pattern] = {}
+        fixed = [i for i, p in enumerate(self.parameters) if p.is_constexpr]
+        self._fixed = picker(fixed)
+        self._free = picker([i for i in range(len(self.names)) if i not in fixed])
 
-    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], meta: Mapping[str, Any]) -> Bound:
-        """Arguments by parameter; `meta` are constexprs that a tuner or heuristic adds.
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Values, Key]:
+        """The arguments in order, and what of them the kernel is specialised to.
+
+        Keyword arguments that are no parameters are launch options, and left out.
 
         Raises:
             LaunchError: too many arguments, or one is missing or given twice.
         """
-        if len(args) > len(self.names):
-            raise self._error(f"takes {len(self.names)} arguments, got {len(args)}")
-        given = dict(zip(self.names, args, strict=False))
-        options: dict[str, Any] = {}
-        for name, value in kwargs.items():
-            if name not in self._known:
-                options[name] = value
-            elif name in given:
+        form = (len(args), *kwargs)
+        pattern = self._patterns.get(form)
+        if pattern is None:
+            pattern = self._patterns[form] = self._pattern(len(args), tuple(kwargs))
+        values = pattern.pick((*args, *kwargs.values(), *pattern.defaults))
+        fixed = self._fixed(values)
+        types = tuple([type(v) for v in fixed])  # True, 1 and 1.0 are equal
+        if float in types:  # and so are 0.0 and -0.0
+            fixed = tuple([repr(v) if type(v) is float else v for v in fixed])
+        free = [
+            v.dtype if isinstance(v, Tensor) else _kind(v) for v in self._free(values)
+        ]
+        return values, (tuple(free), fixed, types)
+
+    def _pattern(self, count: int, keywords: tuple[str, ...]) -> _Pattern:
+        if count > len(self.names):
+            raise self._error(f"takes {len(self.names)} arguments, got {count}")
+        where = {name: index for index, name in enumerate(self.names[:count])}
+        for index, name in enumerate(keywords, start=count):
+            if name in where:
                 raise self._error(f"got two values for `{name}`")
-            else:
-                given[name] = value
-        values: dict[str, Any] = {}
-        key: list[object] = []
-        for name, is_constexpr, has_default, default in self._rows:
-            if name in given:
-                value = given[name]
-            elif name in meta:
-                value = meta[name]
-            elif has_default:
-                value = default
-            else:
-                raise self._error(f"lacks its argument `{name}`")
-            values[name] = value
-            key.append(self._key(value, is_constexpr))
-        return Bound(values, tuple(key), options)
+            where[name] = index
+        defaults: list[object] = []
+        for param in self.parameters:
+            if param.name in where:
+                continue
+            if not param.has_default:
+                raise self._error(f"lacks its argument `{param.name}`")
+            where[param.name] = count + len(keywords) + len(defaults)
+            defaults.append(param.default)
+        return _Pattern(picker([where[n] for n in self.names]), tuple(defaults))
 
-    def _key(self, value: Any, is_constexpr: bool) -> object:
-        if isinstance(value, Tensor):
-            return value.dtype
-        if is_constexpr or value is None:
-            try:
-                hash(value)
-            except TypeError:
-                return repr(value)
-            return type(value), value  # True, 1 and 1.0 are equal but not the same
-        if isinstance(value, bool):
-            return bool
-        if isinstance(value, int):
-            return "i32" if -(2**31) <= value < 2**31 else "i64"
-        return type(value)
-
-    def types(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, object]]:
+    def types(self, values: Values) -> tuple[dict[str, Any], dict[str, object]]:
         """Triton's type of each run-time argument, and the constexprs.
 
         Raises:
@@ -113,17 +122,16 @@ class Binder:
         """
         signature: dict[str, Any] = {}
         constexprs: dict[str, object] = {}
-        for param in self.parameters:
-            value = values[param.name]
-            if param.is_constexpr or value is None:
+        for param, value in zip(self.parameters, values, strict=True):
+            if param.is_constexpr or value is None or _is_constant(value):
                 constexprs[param.name] = getattr(value, "value", value)
-            elif _is_constant(value):
-                constexprs[param.name] = value
+            elif param.annotation in SCALARS and isinstance(value, int | float):
+                signature[param.name] = param.annotation
             else:
                 signature[param.name] = self._type(param.name, value)
         return signature, constexprs
 
-    def _type(self, name: str, value: Any) -> Any:
+    def _type(self, name: str, value: Any) -> str:
         if isinstance(value, Tensor):
             if value.dtype not in POINTERS:
                 raise self._error(f"cannot take `{name}` of dtype {value.dtype}")
@@ -131,37 +139,59 @@ class Binder:
         if isinstance(value, bool):
             return "i1"
         if isinstance(value, int):
-            return "i32" if -(2**31) <= value < 2**31 else "i64" if value < 2**63 else "u64"
+            return str(_kind(value))
         if isinstance(value, float):
             return "fp32"
         if isinstance(value, tuple):
             raise self._error(
                 f"takes no tuple at run time, `{name}` is one",
-                hint="pass its elements as arguments of their own, or make it a constexpr",
+                hint="pass its elements as arguments of their own, or make it a "
+                "constexpr",
             )
-        raise self._error(f"cannot take `{name}` of type {type(value).__name__}")
+        raise self._error(f"cannot take `{name}` of type `{type(value).__name__}`")
 
     def _error(self, fact: str, hint: str = "") -> LaunchError:
         return LaunchError(f"`{self.kernel}` {fact}", hint=hint)
 
 
+def _kind(value: Any) -> object:
+    """What Triton's type of a run-time argument depends on."""
+    kind = type(value)
+    if kind is int:
+        if -(1 << 31) <= value < 1 << 31:
+            return "i32"
+        return "i64" if -(1 << 63) <= value < 1 << 63 else "u64"
+    if kind is float or kind is bool or value is None:
+        return kind
+    if isinstance(value, tuple):
+        return tuple(
+            [v.dtype if isinstance(v, Tensor) else _kind(v) for v in value]  # pyright: ignore
+        )
+    if isinstance(value, int | float):  # a subclass, such as an IntEnum
+        return _kind(int(value) if isinstance(value, int) else float(value))
+    return (kind, value) if _is_constant(value) else kind
+
+
 def _is_constant(value: Any) -> bool:
     """Objects that Triton folds into the kernel wherever they are passed."""
-    return isinstance(value, str) or type(value).__name__ in ("dtype", "constexpr", "JITFunction")
+    names = ("dtype", "constexpr", "JITFunction")
+    return isinstance(value, str) or type(value).__name__ in names
 
 
-Grid = tuple[int, ...] | Callable[[dict[str, Any]], tuple[int, ...]]
-
-
-def grid_extents(grid: Grid, values: Mapping[str, Any]) -> tuple[int, int, int]:
+def grid_extents(
+    grid: Grid, names: Sequence[str], values: Values
+) -> tuple[int, int, int]:
     """The grid of a launch as three extents.
 
     Raises:
         LaunchError: the grid is not one to three whole numbers.
     """
-    raw: Any = grid(dict(values)) if callable(grid) else grid
-    extents = tuple(raw) if isinstance(raw, tuple | list) else (raw,)
-    if not 1 <= len(extents) <= 3 or not all(isinstance(e, int) for e in extents):
-        raise LaunchError(f"a grid is one to three integers, got {raw!r}")
+    raw: Any = grid(dict(zip(names, values, strict=True))) if callable(grid) else grid
+    try:
+        extents = [operator.index(extent) for extent in raw]
+    except TypeError:
+        extents = []
+    if not 1 <= len(extents) <= 3 or min(extents) < 0:
+        raise LaunchError(f"a grid is a tuple of one to three integers, got {raw!r}")
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,238 +11,236 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from undertow.errors import LaunchError
-from undertow.runtime.geometry import (
-    collapsed,
-    gradient_buffer,
-    in_layout_of,
-    overlap,
-    overlaps_itself,
-    same_memory,
-)
-from undertow.runtime.plan import (
-    GradientPlan,
-    Plan,
-    layout_key,
-    make_plan,
-    refuse_nondeterministic,
-)
-from undertow.runtime.specialisation import Specialisation, check_stores, run_on_cpu
-
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")
-"""Options of the forward's launch that its backward takes over."""
+from undertow.runtime.call import Call
+from undertow.runtime.geometry import buffer, collapsed, in_layout_of
+from undertow.runtime.plan import GradientPlan, Plan
+from undertow.runtime.recording import Extents, Recording
+from undertow.runtime.specialisation import run_on_cpu
 
 
-@dataclass(slots=True)
-class Call:
-    """One launch with gradients.
-
-    Attributes:
-        specialisation: the kernel, with aliased parameters made one.
-        execute: launches the forward with tensors by parameter.
-        tensors: the tensors among the arguments, by parameter.
-        scalars: the other run-time arguments.
-        grid: three extents.
-        wrt: parameters whose gradient is needed.
-        outputs: parameters that the kernel stores to.
-        options: launch options for the backward.
-    """
-
-    specialisation: Specialisation
-    execute: Callable[[Mapping[str, Tensor]], None]
-    tensors: dict[str, Tensor]
-    scalars: dict[str, Any]
-    grid: tuple[int, int, int]
-    wrt: frozenset[str]
-    outputs: tuple[str, ...]
-    options: dict[str, Any]
-    replace: bool = False
-    """Whether outputs go to fresh tensors, which are then copied into the user's."""
-
-
-def launch(call: Call) -> None:
+def launch(call: Call) -> Any:
     """Launches the forward and records it for autograd.
 
-    A dirty output that is a view would lose its gradient, or raise beside another output.
-    If one is a view, the kernel writes to fresh tensors and autograd copies them.
+    Several outputs of which one is a view cannot be marked as overwritten. Then the
+    kernel writes to fresh tensors, and autograd copies them.
+
+    Raises:
+        UndertowError: there is no gradient to be had; nothing has been written.
     """
-    backward = call.specialisation.derivation(call.wrt, frozenset(call.outputs)).backward
-    grid = {f"grid{axis}": extent for axis, extent in enumerate(call.grid)}
-    numbers = {n: int(v) for n, v in call.scalars.items() if isinstance(v, int)}
-    check_stores(backward.forward, backward.stores, {**numbers, **grid})
-    names = (*call.outputs, *(n for n in call.tensors if n not in call.outputs))
-    tensors = [call.tensors[n] for n in names]
-    for name in call.wrt:
-        if overlaps_itself(call.tensors[name]):
-            raise LaunchError(
-                f"elements of `{name}` share memory, so that its gradient is not defined",
-                kernel=backward.forward.name,
-                hint="pass a contiguous copy",
+    outputs = call.outputs
+    if not outputs:
+        call.kernel.execute(call)
+        return call.result
+    refuse_outputs(outputs)
+    refuse_inference(call.saved)
+    if len(outputs) > 1 and any(t._is_view() for t in outputs):
+        call.swapped = {id(t): in_layout_of(t.detach(), t.stride()) for t in outputs}
+    results = _Launch.apply(call, *call.passed)
+    if call.swapped is not None:
+        for output, result in zip(outputs, results, strict=True):
+            output.copy_(result)
+    return call.result
+
+
+# -- what PyTorch would refuse after the launch --
+
+_C: Any = torch._C._autograd  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def refuse_outputs(outputs: Sequence[Tensor]) -> None:
+    """Raises what PyTorch raises for an operation in place, before the launch."""
+    for output in outputs:
+        if output._is_view():
+            base: Any = output._base
+            refused = base.is_leaf and base.requires_grad
+            meta = _C._get_creation_meta(output)
+            refused = refused or meta != _C.CreationMeta.DEFAULT
+        else:
+            refused = output.requires_grad and output.is_leaf
+        if refused or output.is_inference():
+            output.copy_(output.detach())  # raises, in PyTorch's own words
+
+
+def refuse_inference(saved: Sequence[Tensor]) -> None:
+    """Raises for tensors that cannot be saved, before the launch."""
+    for tensor in saved:
+        if tensor.is_inference():
+            raise RuntimeError(
+                "Inference tensors cannot be saved for backward. "
+                "Pass a clone made outside of inference mode."
             )
-    if not call.outputs:
-        call.execute(call.tensors)
-        return
-    call.replace = any(call.tensors[n]._is_view() for n in call.outputs)
-    results = _Launch.apply(call, names, *tensors)
-    if call.replace:
-        for tensor, result in zip(tensors, results, strict=False):  # outputs come first
-            tensor.copy_(result)
+
+
+# -- the node --
 
 
 class _Launch(torch.autograd.Function):
-    """Outputs come first among the tensors, as `mark_dirty` requires."""
+    """Outputs come first among the tensors, as PyTorch wants where one is a view."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, names: tuple[str, ...], *tensors: Tensor) -> Any:
-        given = dict(zip(names, tensors, strict=True))
-        if call.replace:
-            for name in call.outputs:
-                fresh = gradient_buffer(given[name], given[name].dtype, zero=False)
-                given[name] = fresh.copy_(given[name])
-        call.execute(given)
-        outputs = tuple(given[name] for name in call.outputs)
-        if not call.replace:
+    def forward(ctx: Any, call: Call, *passed: Tensor) -> Any:
+        call.kernel.execute(call)
+        recording, outputs = call.recording, call.outputs
+        if call.swapped is None:
             ctx.mark_dirty(*outputs)
-        needed = call.specialisation.derivation(call.wrt, frozenset(call.outputs))
-        params = {p.name for p in needed.backward.kernel.params}
-        saved = [n for n in names if n in params and n not in call.outputs]
-        ctx.save_for_backward(*(given[n] for n in saved))
+        else:
+            outputs = tuple([call.swapped[id(t)] for t in outputs])
+        if recording.silent:
+            ctx.mark_non_differentiable(*[outputs[i] for i in recording.silent])
+        ctx.save_for_backward(*call.saved)
         ctx.set_materialize_grads(False)
-        ctx.call, ctx.names, ctx.saved = call, names, saved
-        ctx.layouts = {n: _Layout.of(given[n]) for n in names if n not in saved}
-        call.tensors = {}  # what is needed is saved; the node must not keep the rest alive
+        ctx.recording = recording
+        ctx.scalars = call.scalars
+        ctx.options = call.options
         return outputs
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
-        call: Call = ctx.call
-        given = {n: ct for n, ct in zip(call.outputs, cotangents, strict=True) if ct is not None}
-        nothing = (None,) * (len(ctx.names) + 2)
-        if not given:
-            return nothing
-        tensors = dict(zip(ctx.saved, ctx.saved_tensors, strict=True))
-        wanted = {n for n, need in zip(ctx.names, ctx.needs_input_grad[2:], strict=True) if need}
-        wrt = frozenset(wanted & call.wrt)
-        gradients = run_backward(call, wrt, {**tensors, **ctx.layouts}, given)
-        return (None, None, *(gradients.get(name) for name in ctx.names))
+        if torch.is_grad_enabled():  # create_graph=True
+            return _once(ctx, *cotangents)
+        return _backward(ctx, *cotangents)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """What the backward must know of a tensor that it does not read."""
-
-    shape: torch.Size
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-
-    @staticmethod
-    def of(tensor: Tensor) -> _Layout:
-        return _Layout(tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
-
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
-
-    def numel(self) -> int:
-        return self.shape.numel()
-
-
-def run_backward(
-    call: Call, wrt: frozenset[str], tensors: dict[str, Any], cotangents: dict[str, Tensor]
-) -> dict[str, Tensor]:
-    """Gradients by parameter, given the cotangents of some outputs."""
-    plan = _plan(call, wrt, tensors, cotangents)
+def _backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+    recording: Recording = ctx.recording
+    needed: tuple[bool, ...] = ctx.needs_input_grad
+    gradients: list[Tensor | None] = [None] * len(needed)
+    cts = _readable(recording, cotangents)
+    device = next((ct.device for ct in cts if ct is not None), None)
+    if device is None:
+        return tuple(gradients)
+    saved = _laid_out(ctx.saved_tensors, recording.saved_strides)
+    plan = _plan(recording, needed[1:], cts, ctx.scalars)
     if plan.atomic and torch.are_deterministic_algorithms_enabled():
-        refuse_nondeterministic(plan, call.specialisation.forward.name)
-    values: dict[str, Any] = {**plan.numbers, **{n: tensors[n] for n in plan.primals}}
-    for ct in plan.cotangents:
-        given, output = cotangents[ct.of], tensors[ct.of]
-        if ct.materialise:
-            given = in_layout_of(given, output.shape, output.stride())
-        values[ct.name] = given
-    buffers = {g.of: _buffer(g, tensors[g.of], cotangents) for g in plan.gradients}
-    values.update((g.name, buffers[g.of]) for g in plan.gradients)
-    _execute(plan, values, call)
-    gradients = {n: _finish(buffer, tensors[n].dtype) for n, buffer in buffers.items()}
-    for name in plan.derivation.backward.zeros:
-        gradients[name] = _zero(tensors[name], cotangents.get(name))
-    return gradients
+        refuse_nondeterministic(plan, recording.specialisation.forward.name)
+    read = [_placed(cts[ct.index], ct.strides) for ct in plan.cotangents]
+    buffers = [_buffer(g, cts, device) for g in plan.gradients]
+    if buffers:
+        pool = (*saved, *read, *buffers, *ctx.scalars, *plan.strides)
+        execute(plan, plan.take(pool), recording.grid, device, ctx.options)
+    for g, written in zip(plan.gradients, buffers, strict=True):
+        gradients[g.slot + 1] = _finished(g, written)
+    for slot, layout in plan.zeros:
+        gradients[slot + 1] = torch.zeros(
+            layout.size, dtype=layout.dtype, device=device
+        )
+    return tuple(gradients)
+
+
+_once: Any = once_differentiable(_backward)
 
 
 def _plan(
-    call: Call, wrt: frozenset[str], tensors: dict[str, Any], cotangents: dict[str, Tensor]
+    recording: Recording,
+    needed: tuple[bool, ...],
+    cts: Sequence[Tensor | None],
+    scalars: Sequence[Any],
 ) -> Plan:
-    spec = call.specialisation
-    key = (
-        wrt,
-        tuple(cotangents),
-        layout_key(list(tensors.values())),
-        layout_key(list(cotangents.values())),
-        tuple(call.scalars.values()),
-        call.grid,
-    )
-    found = spec.plans.get(key)
-    if found is None:
-        layouts = {n: (tuple(t.shape), t.stride()) for n, t in cotangents.items()}
-        plan = make_plan(spec, wrt, tensors, call.scalars, call.grid, layouts)
-        found = spec.remember(key, plan)
+    spec = recording.specialisation
+    strides = tuple([None if ct is None else ct.stride() for ct in cts])
+    plan = spec.kept.get((recording, needed, strides, spec.numbers(scalars)))
+    if plan is None:
+        plan = recording.plan(needed, strides, scalars)
+        spec.keep((recording, needed, strides, spec.numbers(scalars)), plan)
+    return plan
+
+
+# -- cotangents and saved tensors --
+
+
+def _readable(
+    recording: Recording, cotangents: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Cotangents whose memory holds what they are worth, in the output's dtype."""
+    found: list[Tensor | None] = []
+    for ct, layout in zip(cotangents, recording.layouts, strict=False):
+        if ct is not None:
+            if ct.layout is not torch.strided:
+                raise LaunchError(
+                    f"a gradient of layout {ct.layout} reached "
+                    f"`{recording.specialisation.forward.name}`",
+                    hint="make it dense before it gets there",
+                )
+            if ct.is_neg():
+                ct = ct.resolve_neg()
+            if ct._is_zerotensor():
+                ct = ct.clone()
+            if ct.dtype is not layout.dtype:
+                ct = ct.to(layout.dtype)
+        found.append(ct)
     return found
 
 
-def _buffer(plan: GradientPlan, tensor: Any, cotangents: Mapping[str, Tensor]) -> Tensor:
-    if plan.start != "cotangent":
-        return gradient_buffer(tensor, plan.dtype, zero=plan.start == "zero")
-    buffer = gradient_buffer(tensor, plan.dtype, zero=plan.of not in cotangents)
-    return buffer.copy_(cotangents[plan.of]) if plan.of in cotangents else buffer
+def _laid_out(
+    tensors: Sequence[Tensor], strides: Sequence[tuple[int, ...]]
+) -> list[Tensor]:
+    """Saved tensors in the layout they had: hooks such as `save_on_cpu` change it."""
+    return [
+        tensor if tensor.stride() == step else in_layout_of(tensor, step)
+        for tensor, step in zip(tensors, strides, strict=True)
+    ]
 
 
-def _finish(buffer: Tensor, dtype: torch.dtype) -> Tensor:
-    return collapsed(buffer).to(dtype)
+def _placed(ct: Tensor | None, strides: tuple[int, ...] | None) -> Tensor:
+    assert ct is not None
+    return ct if strides is None else in_layout_of(ct, strides)
 
 
-def _zero(tensor: Any, cotangent: Tensor | None) -> Tensor:
-    """The gradient of an input that no output depends on."""
-    return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+# -- gradients --
 
 
-def _execute(plan: Plan, values: dict[str, Any], call: Call) -> None:
-    kernel = plan.derivation.backward.kernel
-    if 0 in call.grid or not kernel.params:
+def _buffer(
+    plan: GradientPlan, cts: Sequence[Tensor | None], device: torch.device
+) -> Tensor:
+    layout, zero = plan.layout, plan.start == "zero"
+    fresh = buffer(layout.size, layout.stride, plan.dtype, device, zero=zero)
+    ct = None if plan.cotangent is None else cts[plan.cotangent]
+    return fresh if ct is None else fresh.copy_(ct)
+
+
+def _finished(plan: GradientPlan, written: Tensor) -> Tensor:
+    if plan.expanded:
+        written = collapsed(written)
+    same = plan.dtype is plan.layout.dtype
+    return written if same else written.to(plan.layout.dtype)
+
+
+def execute(
+    plan: Plan,
+    arguments: tuple[Any, ...],
+    grid: Extents,
+    device: torch.device,
+    options: dict[str, Any],
+) -> None:
+    """Launches the backward kernel."""
+    derivation = plan.derivation
+    if 0 in grid:
         return
-    pointer = next(v for v in values.values() if isinstance(v, Tensor))
-    if not pointer.is_cuda:
-        run_on_cpu(kernel, values, call.grid)
+    if device.type != "cuda":
+        kernel = derivation.backward.kernel
+        names = [p.name for p in kernel.params]
+        run_on_cpu(kernel, dict(zip(names, arguments, strict=True)), grid)
         return
-    arguments = [values[p.name] for p in kernel.params]
-    options = {**plan.derivation.constexprs, **call.options}
-    if torch.cuda.current_device() == pointer.device.index:
-        plan.derivation.function[call.grid](*arguments, **options)
-    else:
-        with torch.cuda.device(pointer.device):
-            plan.derivation.function[call.grid](*arguments, **options)
+    options = {**derivation.constexprs, **options}
+    run = derivation.function.run
+    if torch.cuda.current_device() == device.index:
+        run(*arguments, grid=grid, warmup=False, **options)
+    else:  # the thread's first work may be on another device than the tensors
+        with torch.cuda.device(device):
+            run(*arguments, grid=grid, warmup=False, **options)
 
 
-def aliases(
-    kernel: str, tensors: Mapping[str, Tensor], stored: frozenset[str]
-) -> tuple[tuple[str, str], ...]:
-    """Pairs (parameter, other) that are one and the same memory.
-
-    Raises:
-        LaunchError: an argument that is written shares memory with another one otherwise.
-    """
-    pairs: dict[str, str] = {}
-    names = list(tensors)
-    for index, a in enumerate(names):
-        for b in names[:index]:
-            if a in pairs or b in pairs or not (a in stored or b in stored):
-                continue
-            if same_memory(tensors[a], tensors[b]):
-                pairs[a] = b
-            elif overlap(tensors[a], tensors[b]):
-                raise LaunchError(
-                    f"`{a}` and `{b}` share memory, and one of them is written",
-                    kernel=kernel,
-                    why="what is read may have been overwritten by another program",
-                    hint="pass a copy of one of them",
-                )
-    return tuple(pairs.items())
+def refuse_nondeterministic(plan: Plan, kernel: str) -> None:
+    """Raises, or warns, as `torch.use_deterministic_algorithms` demands."""
+    fact = (
+        f"the gradient of `{plan.atomic[0]}` in `{kernel}` is summed by atomic_add, "
+        "whose order is not deterministic"
+    )
+    if torch.is_deterministic_algorithms_warn_only_enabled():
+        warnings.warn(fact, stacklevel=2)
+        return
+    raise LaunchError(
+        fact,
+        kernel=kernel,
+        hint="torch.use_deterministic_algorithms(True, warn_only=True) allows it",
+    )

@@ -68,8 +68,8 @@ def derive(
 
     Args:
         fn: a function decorated with `triton.jit`, also under autotune or heuristics.
-        signature: Triton's type of each parameter passed at run time, such as `"*bf16"`,
-            `"i32"` or `"fp32"`.
+        signature: Triton's type of each parameter passed at run time, such as
+            `"*bf16"`, `"i32"` or `"fp32"`.
         constexprs: the values of the other parameters.
         wrt: the pointers to differentiate; by default all floats that are loaded.
         outputs: the pointers that have a cotangent; by default all floats stored to.
@@ -81,10 +81,19 @@ def derive(
     return Derivation(differentiate(capture(fn, signature, constexprs), wrt, outputs))
 
 
-def capture(fn: object, signature: Mapping[str, Any], constexprs: Mapping[str, object]) -> Kernel:
+def capture(
+    fn: object, signature: Mapping[str, Any], constexprs: Mapping[str, object]
+) -> Kernel:
     """`frontend.capture` through the cache on disk."""
-    key = store.key_of(frontend.unwrap(fn), signature, constexprs)
-    known = store.load(key, constexprs) if key else None
+    fixed = {
+        p.name: constexprs.get(p.name, p.default)
+        for p in frontend.parameters(fn)
+        if p.name in constexprs or (p.is_constexpr and p.has_default)
+    }
+    key = None
+    if fixed.keys() >= constexprs.keys():  # otherwise there is an error to be raised
+        key = store.key_of(frontend.unwrap(fn), signature, fixed)
+    known = store.load(key, fixed) if key else None
     if known is not None:
         return known
     kernel = frontend.capture(fn, signature, constexprs)
@@ -101,7 +110,7 @@ def load_source(source: str, name: str) -> Any:
     """
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
     path = store.directory() / f"{name}_{digest}.py"
-    if not path.exists() or path.read_text() != source:
+    if not _holds(path, source):
         written = store.write(path.name, source)
         if written is None:
             path = Path(tempfile.mkdtemp(prefix="undertow_")) / path.name
@@ -111,3 +120,10 @@ def load_source(source: str, name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return getattr(module, name)
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return path.read_text() == text
+    except (OSError, UnicodeError):
+        return False

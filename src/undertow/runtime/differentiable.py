@@ -2,171 +2,248 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from undertow import frontend
-from undertow.errors import UndertowError
+from undertow.errors import IRError, LaunchError, UndertowError
 from undertow.runtime import autograd
-from undertow.runtime.arguments import Binder, Bound, Grid, grid_extents
+from undertow.runtime.arguments import Binder, Grid, Key, Values, grid_extents
+from undertow.runtime.call import Call
 from undertow.runtime.derivation import capture
-from undertow.runtime.specialisation import Specialisation, bump_versions, run_on_cpu
+from undertow.runtime.specialisation import LOCK, Specialisation, run_on_cpu
+from undertow.runtime.tuning import Layers
+
+_increment_version: Any = torch.autograd.graph.increment_version
 
 
 class Differentiable:
     """A Triton kernel with gradients; made by `undertow.differentiable`.
 
     Launches look as before: ``kernel[grid](*args, **kwargs)``. Where gradients are
-    recorded and an argument requires one, the launch becomes a node of the autograd graph,
-    and its backward runs a derived kernel. CUDA tensors are launched by Triton, CPU
-    tensors are worked on by the evaluator.
+    recorded and an argument requires one, the launch becomes a node of the autograd
+    graph, and its backward runs a derived kernel. CUDA tensors are launched by Triton,
+    CPU tensors are worked on by the evaluator.
     """
 
     def __init__(self, fn: Any) -> None:
         self.fn = fn
-        self._binder = Binder(fn)
+        self._layers = Layers(fn)
         self._specialisations: dict[object, Specialisation | UndertowError] = {}
-        functools.update_wrapper(self, frontend.unwrap(fn), updated=())
+        functools.update_wrapper(self, self._layers.inner.fn, updated=())
+        if not self._layers.interpreted:
+            self._binder = Binder(fn)  # otherwise there is nothing to bind to
 
     def __getitem__(self, grid: Grid) -> partial[Any]:
         return partial(self._launch, grid)
 
+    def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
+        """What Triton calls a launch by."""
+        if warmup:
+            return self.fn.run(*args, grid=grid, warmup=True, **kwargs)
+        return self._launch(grid, *args, **kwargs)
+
+    def warmup(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiles the forward without launching it."""
+        return self.fn.warmup(*args, **kwargs)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            f"a kernel is launched with a grid: {self._binder.kernel}[grid](...)"
+            f"a kernel is launched with a grid: {self.__name__}[grid](...)"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"a differentiable kernel has no `{name}`; what it wraps is its `fn`. "
+            "Decorators such as `triton.autotune` go below `undertow.differentiable`."
         )
 
     def __repr__(self) -> str:
-        return f"undertow.differentiable({self._binder.kernel})"
+        return f"undertow.differentiable({self.__name__})"
 
-    def _launch(self, grid: Grid, *args: Any, **kwargs: Any) -> Any:
+    def __reduce__(self) -> str:
+        """Pickled by name and copied as itself, like a function."""
+        return str(self.__qualname__)
+
+    # -- one launch --------------------------------------------------------------------
+
+    def _launch(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return _outside_of_graph(self, grid, args, kwargs)
-        recording = torch.is_grad_enabled() and (
-            any(isinstance(a, Tensor) and a.requires_grad for a in args)
-            or any(isinstance(a, Tensor) and a.requires_grad for a in kwargs.values())
-        )
-        return self._run(grid, args, kwargs, recording)
-
-    def _run(
-        self, grid: Grid, args: tuple[Any, ...], kwargs: Mapping[str, Any], recording: bool
-    ) -> Any:
-        bound = self._bind(args, kwargs)
-        tensors = {n: v for n, v in bound.values.items() if isinstance(v, Tensor)}
-        on_gpu = any(t.is_cuda for t in tensors.values())
-        found = self._specialise(bound)
+        if self._layers.interpreted:
+            return self._interpret(grid, args, kwargs)
+        binder, total = self._binder, kwargs
+        if self._layers:
+            total = self._layers.keywords(binder.names, args, kwargs)
+        values, key = binder.bind(args, total)
+        try:
+            found = self._specialisations.get(key)
+        except TypeError:  # a constexpr that has no hash
+            key = (repr(key),)
+            found = self._specialisations.get(key)
+        if found is None:
+            found = self._specialise(binder, values, key)
         if isinstance(found, UndertowError):
-            if recording or not on_gpu:
-                raise found.with_traceback(None)
-            return self.fn[grid](*args, **kwargs)
-        wrt = self._wanted(found, tensors) if recording else frozenset[str]()
-        if wrt:
-            return self._record(grid, args, kwargs, bound, tensors, found, wrt, on_gpu)
-        if on_gpu:
-            result = self.fn[grid](*args, **kwargs)
-        else:
-            result = run_on_cpu(found.forward, bound.values, grid_extents(grid, bound.values))
-        bump_versions([tensors[n] for n in found.roles.stored if n in tensors])
+            return self._without(found, grid, args, kwargs, values)
+        tensors = found.take_tensors(values)
+        if (
+            torch._C._are_functorch_transforms_active()
+            or forward_ad._current_level >= 0
+        ):
+            refuse_transforms(binder.kernel, tensors)
+        if torch.is_grad_enabled():
+            for tensor in tensors:
+                if tensor.requires_grad:
+                    call = Call(self, grid, args, kwargs)
+                    call.bind(found, key, values, total)
+                    return autograd.launch(call)
+        result = self.launch_plainly(found, grid, args, kwargs, values, tensors)
+        _increment_version(found.take_stored(values))
         return result
 
-    # -- one launch ------------------------------------------------------------------------
-
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
-        meta = self._meta(args, kwargs) if self._wrapped else {}
-        return self._binder.bind(args, kwargs, meta)
-
-    @functools.cached_property
-    def _wrapped(self) -> bool:
-        return self.fn is not frontend.unwrap(self.fn)
-
-    def _meta(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The constexprs that autotune and heuristics add.
-
-        Of an autotuned kernel, those of the configuration used last, or of the first one
-        before any launch: all of them compute the same values.
-        """
-        meta: dict[str, Any] = {}
-        inner = self.fn
-        while inner is not frontend.unwrap(self.fn):
-            named = {**dict(zip(self._binder.names, args, strict=False)), **kwargs, **meta}
-            if hasattr(inner, "configs"):
-                config = getattr(inner, "best_config", None) or inner.configs[0]
-                meta.update(config.kwargs)
-            else:
-                for name, rule in inner.values.items():
-                    meta[name] = named[name] = rule(named)
-            inner = inner.fn
-        return meta
-
-    def _specialise(self, bound: Bound) -> Specialisation | UndertowError:
-        found = self._specialisations.get(bound.key)
-        if found is None:
+    def _specialise(
+        self, binder: Binder, values: Values, key: Key
+    ) -> Specialisation | UndertowError:
+        with LOCK:
+            if key in self._specialisations:
+                return self._specialisations[key]
             try:
-                types, constexprs = self._binder.types(bound.values)
-                found = Specialisation.of(capture(self.fn, types, constexprs))
+                types, constexprs = binder.types(values)
+                forward = capture(self.fn, types, constexprs)
+                found = Specialisation(forward, binder.names)
             except UndertowError as error:
-                found = error
-            self._specialisations[bound.key] = found
+                found = error.with_traceback(None)
+            except Exception as error:  # a launch without gradients must not fail by it
+                found = IRError(
+                    f"`{binder.kernel}` could not be read: {error!r}",
+                    hint="this is a fault of Undertow; please report it",
+                )
+            self._specialisations[key] = found
         return found
 
-    def _wanted(self, found: Specialisation, tensors: Mapping[str, Tensor]) -> frozenset[str]:
-        used = found.roles.loaded | found.roles.stored
-        return frozenset(n for n, t in tensors.items() if t.requires_grad and n in used)
-
-    def _record(
+    def launch_plainly(
         self,
+        found: Specialisation,
         grid: Grid,
         args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        bound: Bound,
-        tensors: dict[str, Tensor],
-        found: Specialisation,
-        wrt: frozenset[str],
-        on_gpu: bool,
-    ) -> None:
-        forward = found.forward
-        pointers = {p.name for p in forward.pointers}
-        used = {n: t for n, t in tensors.items() if n in pointers}
-        stored = found.roles.stored
-        pairs = autograd.aliases(forward.name, used, stored)
-        if pairs:
-            found = found.with_aliases(pairs)
-            merged = dict(pairs)
-            wrt = frozenset(merged.get(n, n) for n in wrt)
-            used = {n: t for n, t in used.items() if n not in merged}
-        extents = grid_extents(grid, bound.values)
-        scalars = {p.name: bound.values[p.name] for p in forward.params if p.name not in pointers}
-        outputs = tuple(n for n in used if n in found.roles.stored)
+        kwargs: dict[str, Any],
+        values: Values,
+        tensors: Sequence[Tensor],
+    ) -> Any:
+        """Runs the forward, wherever the tensors are."""
+        if _on_gpu(values, tensors):
+            return self.fn.run(*args, grid=grid, warmup=False, **kwargs)
+        named = dict(zip(found.names, values, strict=True))
+        return run_on_cpu(found.forward, named, grid_extents(grid, found.names, values))
 
-        def execute(given: Mapping[str, Tensor]) -> None:
-            values = {**bound.values, **given}
-            values.update((a, given[b]) for a, b in pairs)
-            if not on_gpu:
-                run_on_cpu(found.forward, values, extents)
-            elif call.replace:
-                self.fn[grid](*(values[n] for n in self._passed(args, kwargs)), **bound.options)
-            else:
-                self.fn[grid](*args, **kwargs)
+    # -- launches that cannot have gradients -------------------------------------------
 
-        options = {n: kwargs[n] for n in autograd.LAUNCH_OPTIONS if n in kwargs}
-        call = autograd.Call(found, execute, used, scalars, extents, wrt, outputs, options)
-        autograd.launch(call)
+    def _without(
+        self,
+        error: UndertowError,
+        grid: Grid,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        values: Values,
+    ) -> Any:
+        """Launches a kernel that was not captured, if no gradient is needed."""
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        if _recording(tensors) or not _on_gpu(values, tensors):
+            raise copy.copy(error)  # the one kept must not hold this call's frames
+        return self.fn.run(*args, grid=grid, warmup=False, **kwargs)
 
-    def _passed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
-        return [n for i, n in enumerate(self._binder.names) if i < len(args) or n in kwargs]
+    def _interpret(
+        self, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Launches in Triton's interpreter."""
+        arguments = (*args, *kwargs.values())
+        if _recording([v for v in arguments if isinstance(v, Tensor)]):
+            frontend.unwrap(self.fn)  # raises, and says why there is nothing to derive
+        return self.fn.run(*args, grid=grid, warmup=False, **kwargs)
+
+    # -- launches with gradients -------------------------------------------------------
+
+    def execute(self, call: Call) -> None:
+        """Launches the forward of a recorded call."""
+        args, kwargs, values = call.args, call.kwargs, call.values
+        swapped = call.swapped
+        if swapped:
+            args = tuple([swapped.get(id(v), v) for v in args])
+            kwargs = {n: swapped.get(id(v), v) for n, v in kwargs.items()}
+            values = tuple([swapped.get(id(v), v) for v in values])
+        grid = call.grid if self._layers else call.extents
+        call.result = self.launch_plainly(
+            call.specialisation, grid, args, kwargs, values, call.tensors
+        )
+        if self._layers.tuned:
+            self._settle(call)
+
+    def _settle(self, call: Call) -> None:
+        """Lets the backward use the configuration that the tuner launched."""
+        binder = self._binder
+        total = self._layers.keywords(binder.names, call.args, call.kwargs)
+        values, key = binder.bind(call.args, total)
+        found = call.specialisation
+        if key != call.key:
+            found = self._specialise(binder, values, key)
+            if isinstance(found, UndertowError):
+                raise copy.copy(found)
+        call.settle(found, key, values, total)
 
 
-@torch.compiler.disable
-def _outside_of_graph(
-    kernel: Differentiable, grid: Grid, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+_FUNCTORCH: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _on_gpu(values: Values, tensors: Sequence[Tensor]) -> bool:
+    """Whether Triton launches it; so it does where there is nothing to look at."""
+    for tensor in tensors:
+        if tensor.is_cuda:
+            return True
+    others = [v for v in values if isinstance(v, Tensor)]
+    return not others or any(t.is_cuda for t in others)
+
+
+def _recording(tensors: Sequence[Tensor]) -> bool:
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
+def refuse_transforms(kernel: str, tensors: Sequence[Tensor]) -> None:
+    """Refuses tensors of `torch.func`, and tangents of forward mode.
+
+    Raises:
+        LaunchError: the derivative of one of them would be lost.
+    """
+    for tensor in tensors:
+        if _FUNCTORCH.is_functorch_wrapped_tensor(tensor):
+            raise LaunchError(
+                f"`{kernel}` cannot be launched on a tensor of a torch.func transform",
+                hint="use torch.autograd.grad, or backward()",
+            )
+        if forward_ad._current_level >= 0 and (
+            forward_ad.unpack_dual(tensor).tangent is not None
+        ):
+            raise LaunchError(
+                f"`{kernel}` has no forward-mode derivative, and one of its arguments "
+                "has a tangent",
+                hint="use reverse mode",
+            )
+
+
+def _launch(
+    kernel: Differentiable, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """A launch under `torch.compile`: a graph break, since a traced one loses gradients."""
+    """A graph break under `torch.compile`: a traced launch loses its gradients."""
     return kernel[grid](*args, **kwargs)
+
+
+_outside_of_graph: Any = torch.compiler.disable(_launch)
 
 
 def differentiable(fn: Any) -> Differentiable:
@@ -181,7 +258,7 @@ def differentiable(fn: Any) -> Differentiable:
         tensors that the kernel stores to get a `grad_fn`.
 
     Raises:
-        CaptureError: `fn` is no jit function. What a kernel uses is looked at when it is
-            first launched with gradients.
+        CaptureError: `fn` is no jit function. What a kernel uses is looked at when it
+            is first launched.
     """
     return fn if isinstance(fn, Differentiable) else Differentiable(fn)

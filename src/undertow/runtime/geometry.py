@@ -3,48 +3,137 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from undertow.analysis.launch import Launch, at_launch
+from undertow.errors import LaunchError
 from undertow.transform.cotangent_layout import StridedCotangent
 
-MAX_OFFSET = 2**31
+MAX_OFFSET = 1 << 31
 """Offsets in emitted kernels are computed in 32 bits where the forward's are."""
 
+MAX_WORK = 100_000
+"""Steps for deciding whether two sliced tensors meet; beyond, they are said to."""
 
-def span(tensor: Tensor) -> int:
-    """Elements of storage from the tensor's first to its last."""
-    if tensor.numel() == 0:
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Sizes, strides and dtype of a tensor."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    @staticmethod
+    def of(tensor: Tensor) -> Layout:
+        return Layout(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+    @property
+    def span(self) -> int:
+        """Elements of storage from the first to the last one."""
+        return span(self.size, self.stride)
+
+    @property
+    def numel(self) -> int:
+        return int(np.prod(self.size, dtype=object))
+
+
+def span(size: Sequence[int], stride: Sequence[int]) -> int:
+    """Elements of storage from the first element to the last one."""
+    if 0 in size:
         return 0
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((size - 1) * stride for size, stride in pairs)
+    return 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
 
 
-def same_memory(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors have the same elements in the same order."""
-    return (
-        a.data_ptr() == b.data_ptr()
-        and a.dtype == b.dtype
-        and a.shape == b.shape
-        and a.stride() == b.stride()
-    )
+# -- overlap ---------------------------------------------------------------------------
+
+
+def repeats(layout: Layout) -> bool:
+    """Whether elements of a tensor share memory with one another."""
+    pairs = zip(layout.size, layout.stride, strict=True)
+    expanded = any(n > 1 and step == 0 for n, step in pairs)
+    return 0 not in layout.size and (expanded or meets_itself(layout))
+
+
+def meets_itself(layout: Layout) -> bool:
+    """Whether elements share memory otherwise than by expansion."""
+    reach = 1
+    pairs = zip(layout.stride, layout.size, strict=True)
+    for step, extent in sorted((s, n) for s, n in pairs if n != 1 and s != 0):
+        if step < reach:
+            return True
+        reach += step * (extent - 1)
+    return False
+
+
+def near(tensors: Sequence[Tensor], reach: Sequence[int], written: int) -> bool:
+    """Whether the address range of one of the first `written` tensors meets another's.
+
+    Args:
+        tensors: the tensors.
+        reach: bytes from each one's first element to behind its last one.
+        written: how many of them the kernel stores to.
+    """
+    starts = [t.data_ptr() for t in tensors]
+    ends = [start + length for start, length in zip(starts, reach, strict=True)]
+    count = len(starts)
+    for i in range(written):
+        start, end = starts[i], ends[i]
+        for j in range(i + 1, count):
+            if starts[j] < end and start < ends[j]:
+                return True
+    return False
+
+
+def aliases(
+    kernel: str, names: Sequence[str], tensors: Sequence[Tensor], written: int
+) -> dict[str, str]:
+    """Arguments that are one tensor: for each but the first, the first one's name.
+
+    Args:
+        kernel: the kernel's name, for the message.
+        names: parameters, those first that are stored to.
+        tensors: their arguments.
+        written: how many of them are stored to.
+
+    Raises:
+        LaunchError: an argument that is written shares memory with another one in any
+            other way.
+    """
+    pairs: dict[str, str] = {}
+    for j, b in enumerate(names):
+        for i, a in enumerate(names[: min(j, written)]):
+            if a in pairs or b in pairs:
+                continue
+            if tensors[i] is tensors[j]:
+                pairs[b] = a
+            elif overlap(tensors[i], tensors[j]):
+                raise LaunchError(
+                    f"`{a}` is written, and shares memory with `{b}`",
+                    kernel=kernel,
+                    why="what is read may be overwritten by another program, and "
+                    "autograd does not know that both are one",
+                    hint="pass a copy of one of them, or one and the same tensor twice",
+                )
+    return pairs
 
 
 def overlap(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors share an element of memory."""
     if a.numel() == 0 or b.numel() == 0:
         return False
-    start_a, start_b = a.data_ptr(), b.data_ptr()
-    end_a = start_a + span(a) * a.element_size()
-    end_b = start_b + span(b) * b.element_size()
-    if end_a <= start_b or end_b <= start_a:
+    if not near((a, b), [Layout.of(t).span * t.element_size() for t in (a, b)], 1):
         return False
-    if a.is_contiguous() and b.is_contiguous():
+    shares: Any = np.shares_memory
+    try:
+        return bool(shares(_ghost(a), _ghost(b), max_work=MAX_WORK))
+    except np.exceptions.TooHardError:
         return True
-    return bool(np.shares_memory(_ghost(a), _ghost(b)))
 
 
 class _Memory:
@@ -65,33 +154,30 @@ def _ghost(tensor: Tensor) -> np.ndarray:
     return np.asarray(_Memory(tensor))
 
 
-# -- cotangents ----------------------------------------------------------------------
+# -- cotangents ------------------------------------------------------------------------
 
 
 def own_strides(
-    plan: StridedCotangent,
-    output: tuple[Sequence[int], Sequence[int]],
-    strides: Sequence[int],
-    launch: Launch,
+    plan: StridedCotangent, output: Layout, strides: Sequence[int], launch: Launch
 ) -> tuple[int, ...] | None:
     """Values of the stride parameters with which the kernel reads this cotangent.
 
     Args:
         plan: how the backward addresses the cotangent.
-        output: sizes and strides of the output.
+        output: the layout of the output.
         strides: strides of the cotangent, which has the output's sizes.
         launch: integer arguments and grid.
 
     Returns:
-        The values, or None if the cotangent must be copied into the output's layout first.
+        The values, or None if the cotangent must be copied into the output's layout.
     """
-    coefficients = tuple(1 if c is None else at_launch(c, launch) for c in plan.coefficients)
-    sizes, laid = output
+    sizes, laid = output.size, output.stride
     dims = [d for d in range(len(sizes)) if sizes[d] > 1]
     if all(laid[d] == strides[d] for d in dims):
-        return coefficients
-    if not plan.strides or sum((sizes[d] - 1) * abs(strides[d]) for d in dims) >= MAX_OFFSET:
+        return outputs_strides(plan, launch)
+    if not plan.strides or span(sizes, strides) >= MAX_OFFSET:
         return None
+    coefficients = outputs_strides(plan, launch)
     used: set[int] = set()
     values: list[int] = []
     for coefficient, indices in zip(coefficients, plan.indices, strict=True):
@@ -102,27 +188,32 @@ def own_strides(
         if highest <= 0:
             values.append(0)
             continue
-        stride = _stride_of(coefficient, highest, dims, sizes, laid, strides, used)
+        stride = _stride_of(coefficient, highest, dims, output, strides, used)
         if stride is None:
             return None
         values.append(stride)
     return tuple(values)
 
 
+def outputs_strides(plan: StridedCotangent, launch: Launch) -> tuple[int, ...]:
+    """Values with which the kernel reads a cotangent laid out like the output."""
+    return tuple(1 if c is None else at_launch(c, launch) for c in plan.coefficients)
+
+
 def _stride_of(
     coefficient: int,
     highest: int,
     dims: Sequence[int],
-    sizes: Sequence[int],
-    laid: Sequence[int],
+    output: Layout,
     strides: Sequence[int],
     used: set[int],
 ) -> int | None:
-    """The cotangent's stride along the dimension that the output steps by `coefficient`.
+    """The cotangent's stride where the output's is `coefficient`.
 
-    Where an index runs past that dimension, neighbouring outer dimensions are joined to it
-    if both tensors step evenly from one to the next.
+    Where an index runs past that dimension, neighbouring outer dimensions are joined to
+    it if both tensors step evenly from one to the next.
     """
+    sizes, laid = output.size, output.stride
     inner = [d for d in dims if laid[d] == coefficient and d not in used]
     if len(inner) != 1:
         return None
@@ -138,65 +229,54 @@ def _stride_of(
     return stride
 
 
-def in_layout_of(cotangent: Tensor, output_size: Sequence[int], output_stride: Sequence[int]) -> Tensor:
-    """A copy of `cotangent` with the given strides."""
-    copy = _strided(output_size, output_stride, cotangent.dtype, cotangent.device, zero=False)
-    return copy.copy_(cotangent)
-
-
-# -- gradients --------------------------------------------------------------------------
+# -- buffers ---------------------------------------------------------------------------
 
 
 def is_dense(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether a layout has neither gaps nor overlaps."""
     expected = 1
-    for step, extent in sorted((s, n) for s, n in zip(stride, size, strict=True) if n != 1):
+    pairs = zip(stride, size, strict=True)
+    for step, extent in sorted((s, n) for s, n in pairs if n != 1):
         if step != expected:
             return False
         expected *= extent
     return True
 
 
-def _strided(
-    size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: torch.device, *, zero: bool
+def buffer(
+    size: Sequence[int],
+    stride: Sequence[int],
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    zero: bool = False,
 ) -> Tensor:
-    if 0 in size:
-        return torch.empty(tuple(size), dtype=dtype, device=device)
-    length = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    """A tensor of the given strides, whose storage holds what lies in between too."""
+    if is_dense(size, stride) or 0 in size:
+        dense = torch.empty_strided(size, stride, dtype=dtype, device=device)
+        return dense.zero_() if zero else dense
     make = torch.zeros if zero else torch.empty
-    return make(length, dtype=dtype, device=device).as_strided(tuple(size), tuple(stride))
+    flat = make(span(size, stride), dtype=dtype, device=device)
+    return flat.as_strided(size, stride)
 
 
-def gradient_buffer(like: Tensor, dtype: torch.dtype, *, zero: bool) -> Tensor:
-    """A buffer in the layout of `like`, so that the forward's addresses serve."""
-    size, stride = like.shape, like.stride()
-    if is_dense(size, stride):
-        buffer = torch.empty_strided(size, stride, dtype=dtype, device=like.device)
-        return buffer.zero_() if zero else buffer
-    return _strided(size, stride, dtype, like.device, zero=zero)
+def in_layout_of(tensor: Tensor, stride: Sequence[int]) -> Tensor:
+    """A copy of `tensor` with the given strides."""
+    copy = buffer(tensor.shape, stride, tensor.dtype, tensor.device)
+    return copy.copy_(tensor)
 
 
-def collapsed(buffer: Tensor) -> Tensor:
+def collapsed(gradient: Tensor) -> Tensor:
     """The gradient of an expanded tensor from that of its memory.
 
     Elements that share memory share one gradient. It is given to the first of them and
     zero to the others, so that summing over the expanded axes gives it back.
     """
-    expanded = [d for d in range(buffer.dim()) if buffer.stride(d) == 0 and buffer.size(d) > 1]
-    if not expanded:
-        return buffer
-    result = torch.zeros(buffer.shape, dtype=buffer.dtype, device=buffer.device)
-    first = tuple(slice(0, 1) if d in expanded else slice(None) for d in range(buffer.dim()))
-    result[first] = buffer[first]
+    strides = gradient.stride()
+    first = tuple(
+        slice(0, 1) if step == 0 and n > 1 else slice(None)
+        for n, step in zip(gradient.shape, strides, strict=True)
+    )
+    result = torch.zeros(gradient.shape, dtype=gradient.dtype, device=gradient.device)
+    result[first] = gradient[first]
     return result
-
-
-def overlaps_itself(tensor: Tensor) -> bool:
-    """Whether elements share memory otherwise than by expansion."""
-    reach = 1
-    pairs = zip(tensor.stride(), tensor.shape, strict=True)
-    for step, extent in sorted((s, n) for s, n in pairs if n != 1 and s != 0):
-        if step < reach:
-            return True
-        reach += step * (extent - 1)
-    return False

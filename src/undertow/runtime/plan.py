@@ -1,169 +1,188 @@
 """What a backward launch does, decided once for each geometry.
 
-Everything here depends on sizes, strides, integer arguments and the grid, never on data,
-so a training loop decides once and then looks the plan up.
+Everything here depends on sizes, strides, integer arguments and the grid, never on
+data, so a training loop decides once and then looks the plan up.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
 
-from undertow.analysis.launch import Launch
 from undertow.analysis.exclusive import Exclusive
-from undertow.errors import LaunchError
+from undertow.analysis.launch import Launch
+from undertow.runtime.arguments import Pick, picker
 from undertow.runtime.derivation import Derivation
-from undertow.runtime.geometry import own_strides, span
+from undertow.runtime.geometry import Layout, meets_itself, outputs_strides, own_strides
 from undertow.runtime.specialisation import TORCH, Specialisation
 from undertow.transform.differentiate import Gradient
 
-Layout = tuple[tuple[int, ...], tuple[int, ...]]
-"""Sizes and strides."""
+Start = str
+"""``empty``: every element is written. ``zero``. ``cotangent``: of what it became."""
 
 
 @dataclass(frozen=True, slots=True)
 class CotangentPlan:
-    """Where one cotangent goes: read by its own strides, or first copied."""
+    """Where one cotangent goes.
 
-    of: str
-    name: str
-    materialise: bool
+    Attributes:
+        index: its place among the outputs.
+        strides: the output's, if it is first copied into them, else None.
+    """
+
+    index: int
+    strides: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class GradientPlan:
     """How one gradient buffer starts, and what becomes of it.
 
-    `start` is ``empty`` where every element is written, ``zero`` otherwise, and
-    ``cotangent`` where the forward overwrote the buffer.
+    Attributes:
+        slot: its place among the tensors that autograd sees.
+        layout: of the input, and with the dtype its gradient has in the end.
+        dtype: of the buffer.
+        start: what stands in it before the launch.
+        cotangent: the place of its cotangent among the outputs, if it is overwritten.
+        expanded: whether elements of the input share memory.
     """
 
-    of: str
-    name: str
+    slot: int
+    layout: Layout
     dtype: torch.dtype
-    start: str
-    cotangent: str = ""
+    start: Start
+    cotangent: int | None = None
+    expanded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A backward launch: the derivation, and what to do with each buffer."""
+    """A backward launch.
+
+    Attributes:
+        derivation: the kernel.
+        cotangents: those it reads.
+        gradients: the buffers it writes.
+        zeros: slots, and layouts, of inputs that no output depends on.
+        strides: values of the cotangents' stride parameters.
+        take: takes the kernel's arguments out of (saved, cotangents, buffers, scalars,
+            strides).
+        atomic: inputs whose gradient is summed in no fixed order.
+    """
 
     derivation: Derivation
     cotangents: tuple[CotangentPlan, ...]
     gradients: tuple[GradientPlan, ...]
-    numbers: Mapping[str, Any]
-    """Scalar arguments of the backward, by name."""
-    primals: tuple[str, ...]
-    """Pointers of the forward that the backward reads."""
-    atomic: bool
+    zeros: tuple[tuple[int, Layout], ...]
+    strides: tuple[int, ...]
+    take: Pick
+    atomic: tuple[str, ...]
+
+
+def settle(
+    specialisation: Specialisation,
+    wrt: frozenset[str],
+    outputs: frozenset[str],
+    launch: Launch,
+) -> Derivation:
+    """The backward whose plain stores are proved for this launch.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    derivation = specialisation.derivation(wrt, outputs)
+    atomic = frozenset(
+        g.of
+        for g in derivation.backward.gradients
+        if isinstance(g.placement.finding, Exclusive)
+        and not g.placement.finding.holds(launch)
+    )
+    if not atomic:
+        return derivation
+    return specialisation.derivation(wrt, outputs, atomic)
 
 
 def make_plan(
     specialisation: Specialisation,
-    wrt: frozenset[str],
-    tensors: Mapping[str, Tensor],
-    scalars: Mapping[str, Any],
-    grid: tuple[int, int, int],
+    derivation: Derivation,
     layouts: Mapping[str, Layout],
+    slots: Mapping[str, int],
+    saved: Sequence[str],
+    given: Mapping[str, tuple[int, ...]],
+    launch: Launch,
 ) -> Plan:
     """Plans the backward of one launch.
 
     Args:
         specialisation: the forward.
-        wrt: inputs that need a gradient.
-        tensors: the forward's tensors by parameter.
-        scalars: its other arguments.
-        grid: its grid.
-        layouts: sizes and strides of the cotangents there are, by output.
+        derivation: its backward, as `settle` gives it.
+        layouts: of the forward's tensors.
+        slots: places of the tensors that autograd sees.
+        saved: names of the tensors that were saved.
+        given: strides of the cotangents there are, by output.
+        launch: integer arguments and grid.
     """
-    outputs = frozenset(layouts)
-    launch: Launch = {
-        **{n: int(v) for n, v in scalars.items() if isinstance(v, int)},
-        **{f"grid{axis}": extent for axis, extent in enumerate(grid)},
-    }
-    derivation = specialisation.derivation(wrt, outputs)
-    atomic = frozenset(
-        g.of
-        for g in derivation.backward.gradients
-        if isinstance(g.placement.finding, Exclusive) and not g.placement.finding.holds(launch)
-    )
-    if atomic:
-        derivation = specialisation.derivation(wrt, outputs, atomic)
-    return _decide(derivation, tensors, scalars, launch, layouts)
-
-
-def _decide(
-    derivation: Derivation,
-    tensors: Mapping[str, Tensor],
-    scalars: Mapping[str, Any],
-    launch: Launch,
-    layouts: Mapping[str, Layout],
-) -> Plan:
-    backward = derivation.backward
-    numbers: dict[str, Any] = dict(scalars)
+    backward, stored = derivation.backward, specialisation.stored
     cotangents: list[CotangentPlan] = []
+    strides: dict[str, int] = {}
     for ct in backward.cotangents:
-        output = tensors[ct.of]
-        laid = tuple(output.shape), output.stride()
-        values = own_strides(ct, laid, layouts[ct.of][1], launch)
-        cotangents.append(CotangentPlan(ct.of, ct.name, values is None))
-        if values is None:
-            values = own_strides(ct, laid, laid[1], launch)
-        assert values is not None
-        numbers.update(zip((s.name for s in ct.strides), values, strict=False))
-    names = {p.name for p in backward.kernel.params}
-    by_output = {ct.of: ct.name for ct in backward.cotangents}
+        laid = layouts[ct.of]
+        values = own_strides(ct, laid, given[ct.of], launch)
+        copied = values is None
+        values = outputs_strides(ct, launch) if values is None else values
+        strides.update(zip((s.name for s in ct.strides), values, strict=False))
+        into = laid.stride if copied else None
+        cotangents.append(CotangentPlan(stored.index(ct.of), into))
+    pool = [
+        *saved,
+        *(ct.name for ct in backward.cotangents),
+        *(g.name for g in backward.gradients),
+        *specialisation.scalars,
+        *strides,
+    ]
     return Plan(
         derivation,
         tuple(cotangents),
-        tuple(_gradient(g, tensors[g.of], launch, by_output) for g in backward.gradients),
-        {n: v for n, v in numbers.items() if n in names},
-        tuple(n for n in tensors if n in names),
-        any(not isinstance(g.placement.finding, Exclusive) for g in backward.gradients),
+        tuple(
+            _gradient(g, layouts[g.of], slots[g.of], specialisation, given, launch)
+            for g in backward.gradients
+        ),
+        tuple((slots[name], layouts[name]) for name in backward.zeros),
+        tuple(strides.values()),
+        picker([pool.index(p.name) for p in backward.kernel.params]),
+        tuple(
+            g.of
+            for g in backward.gradients
+            if g.of not in stored and not isinstance(g.placement.finding, Exclusive)
+        ),
     )
 
 
 def _gradient(
-    gradient: Gradient, tensor: Tensor, launch: Launch, cotangents: Mapping[str, str]
+    gradient: Gradient,
+    layout: Layout,
+    slot: int,
+    specialisation: Specialisation,
+    given: Mapping[str, tuple[int, ...]],
+    launch: Launch,
 ) -> GradientPlan:
     dtype = TORCH[gradient.dtype.name]
-    if gradient.in_place:
-        cotangent = cotangents.get(gradient.of, "")
-        return GradientPlan(gradient.of, gradient.name, dtype, "cotangent", cotangent)
-    finding = gradient.placement.finding
-    length = span(tensor)
+    if gradient.of in specialisation.stored:  # what stood there before the forward
+        where = specialisation.stored.index(gradient.of)
+        if gradient.of not in given:
+            return GradientPlan(slot, layout, dtype, "zero")
+        return GradientPlan(slot, layout, dtype, "cotangent", where)
+    finding, length = gradient.placement.finding, layout.span
     covered = (
         isinstance(finding, Exclusive)
-        and length == tensor.numel()
+        and length == layout.numel
         and finding.covers(length, launch)
+        and all(launch[f"grid{axis}"] > 0 for axis in range(3))
     )
-    return GradientPlan(gradient.of, gradient.name, dtype, "empty" if covered else "zero")
-
-
-def refuse_nondeterministic(plan: Plan, kernel: str) -> None:
-    """Follows `torch.use_deterministic_algorithms`: raises, or warns in warn-only mode."""
-    names = [g.of for g in plan.derivation.backward.gradients
-             if not isinstance(g.placement.finding, Exclusive)]  # fmt: skip
-    fact = (
-        f"the gradient of `{names[0]}` in `{kernel}` is summed by atomic_add, "
-        "whose order is not deterministic"
-    )
-    if torch.is_deterministic_algorithms_warn_only_enabled():
-        warnings.warn(fact, stacklevel=2)
-        return
-    raise LaunchError(
-        fact,
-        kernel=kernel,
-        hint="use torch.use_deterministic_algorithms(True, warn_only=True) to allow it",
-    )
-
-
-def layout_key(layouts: Sequence[Tensor | None]) -> tuple[object, ...]:
-    """Sizes and strides of tensors, as a key."""
-    return tuple(None if t is None else (t.shape, t.stride()) for t in layouts)
+    pairs = zip(layout.size, layout.stride, strict=True)
+    expanded = any(n > 1 and step == 0 for n, step in pairs)
+    assert not meets_itself(layout)
+    start = "empty" if covered else "zero"
+    return GradientPlan(slot, layout, dtype, start, expanded=expanded)

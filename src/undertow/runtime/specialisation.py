@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from undertow import evaluate
 from undertow.analysis.launch import Launch
-from undertow.analysis.exclusive import Exclusive
-from undertow.errors import LaunchError
-from undertow.ir import Block, Kernel, Op, Value, walk
+from undertow.errors import UnsupportedError
+from undertow.ir import Block, Kernel, Op, Value
+from undertow.runtime.arguments import picker
 from undertow.runtime.derivation import Derivation
-from undertow.transform.differentiate import OutputStores, Roles, differentiate, roles
+from undertow.transform.differentiate import differentiate, roles
 
-MAX_PLANS = 4096
-"""Plans kept in memory for a specialisation; training repeats a handful."""
+LOCK = threading.RLock()
+"""Held while a kernel is captured or derived: Triton's front end is not for threads."""
+
+MAX_KEPT = 4096
+"""Geometries kept in memory for a specialisation; training repeats a handful."""
 
 TORCH: dict[str, torch.dtype] = {
     "f16": torch.float16,
@@ -28,62 +30,137 @@ TORCH: dict[str, torch.dtype] = {
 }
 
 
-@dataclass
 class Specialisation:
     """A captured kernel, with everything derived from it so far.
 
     Attributes:
         forward: the kernel as captured, or with aliased parameters made one.
-        roles: what it does with each pointer.
+        stored: the pointers it stores to, in its order.
+        tensors: the pointers it stores to, then those that it only loads.
+        scalars: its other parameters.
+        take_tensors: takes those of `tensors` out of a launch's values.
+        take_scalars: those of `scalars`.
+        kept: what was decided for launches of one geometry.
     """
 
-    forward: Kernel
-    roles: Roles
-    derivations: dict[object, Derivation] = field(default_factory=lambda: dict[object, Derivation]())
-    aliased: dict[tuple[tuple[str, str], ...], Specialisation] = field(
-        default_factory=lambda: dict[tuple[tuple[str, str], ...], Specialisation]()
-    )
-    plans: dict[object, Any] = field(default_factory=lambda: dict[object, Any]())
-
-    @staticmethod
-    def of(forward: Kernel) -> Specialisation:
-        return Specialisation(forward, roles(forward))
+    def __init__(self, forward: Kernel, names: Sequence[str]) -> None:
+        found = roles(forward)
+        pointers = [p.name for p in forward.pointers]
+        self.forward = forward
+        self.names = tuple(names)
+        self.stored = tuple(n for n in pointers if n in found.stored)
+        self.tensors = (*self.stored, *(n for n in pointers if n in found.inputs))
+        self.scalars = tuple(p.name for p in forward.params if p.name not in pointers)
+        for axis in range(3):
+            if f"grid{axis}" in self.scalars:
+                raise UnsupportedError(
+                    f"a parameter is called `grid{axis}`, as the analysis calls the "
+                    "number of programs",
+                    kernel=forward.name,
+                    hint="rename it",
+                )
+        self.take_tensors = picker([self.names.index(n) for n in self.tensors])
+        self.take_stored = picker([self.names.index(n) for n in self.stored])
+        self.take_scalars = picker([self.names.index(n) for n in self.scalars])
+        self.kept: dict[object, Any] = {}
+        self._derivations: dict[object, Derivation] = {}
+        self._aliased: dict[object, Specialisation] = {}
+        self._read: list[int] = []
+        self._take_read = picker(())
 
     def derivation(
-        self, wrt: frozenset[str], outputs: frozenset[str], atomic: frozenset[str] = frozenset()
+        self,
+        wrt: frozenset[str],
+        outputs: frozenset[str],
+        atomic: frozenset[str] = frozenset(),
     ) -> Derivation:
-        """The backward for these inputs and outputs. UnsupportedError if there is none."""
+        """The backward for these inputs and outputs.
+
+        Raises:
+            UnsupportedError: there is none.
+        """
         key = wrt, outputs, atomic
-        found = self.derivations.get(key)
+        found = self._derivations.get(key)
         if found is None:
-            found = Derivation(differentiate(self.forward, wrt, outputs, atomic=atomic))
-            self.derivations[key] = found
+            with LOCK:
+                found = Derivation(
+                    differentiate(self.forward, wrt, outputs, atomic=atomic)
+                )
+                self._derivations[key] = found
         return found
 
-    def with_aliases(self, pairs: tuple[tuple[str, str], ...]) -> Specialisation:
-        """The kernel in which each (parameter, other) pair is one buffer, the other's."""
-        found = self.aliased.get(pairs)
+    def with_aliases(self, pairs: Mapping[str, str]) -> Specialisation:
+        """The kernel in which the first parameter of each pair is the second one."""
+        key = tuple(pairs.items())
+        found = self._aliased.get(key)
         if found is None:
-            found = Specialisation.of(merge_parameters(self.forward, dict(pairs)))
-            self.aliased[pairs] = found
+            merged = merge_parameters(self.forward, pairs)
+            found = self._aliased[key] = Specialisation(merged, self.names)
         return found
 
-    def remember(self, key: object, plan: Any) -> Any:
-        if len(self.plans) >= MAX_PLANS:
-            self.plans.clear()
-        self.plans[key] = plan
-        return plan
+    # -- decisions, by what they depend on --
+
+    def numbers(self, scalars: Sequence[Any]) -> tuple[Any, ...]:
+        """Those integer arguments that decisions made so far have looked at."""
+        return self._take_read(scalars)
+
+    def launch(self, scalars: Sequence[Any], grid: tuple[int, int, int]) -> Launch:
+        """Integer arguments and grid; that a decision looked at one is recorded."""
+        return _Numbers(self, scalars, grid)
+
+    def read(self, name: str) -> None:
+        """From now on what is kept depends on the scalar `name`."""
+        index = self.scalars.index(name)
+        if index not in self._read:
+            self._read.append(index)
+            self._take_read = picker(self._read)
+
+    def keep(self, key: object, decision: Any) -> None:
+        """Keeps a decision under a key that holds the `numbers` at its end."""
+        if len(self.kept) >= MAX_KEPT:
+            self.kept.clear()
+        self.kept[key] = decision
+
+
+class _Numbers(Mapping[str, int]):
+    """The numbers of one launch by name.
+
+    A seed or a step changes in every launch. Only what decisions look at becomes part
+    of the key under which they are kept, or every launch would be decided anew.
+    """
+
+    def __init__(
+        self, owner: Specialisation, scalars: Sequence[Any], grid: tuple[int, int, int]
+    ) -> None:
+        named = zip(owner.scalars, scalars, strict=True)
+        self._owner = owner
+        self._integers = {n: int(v) for n, v in named if isinstance(v, int)}
+        self._grid = {f"grid{axis}": extent for axis, extent in enumerate(grid)}
+
+    def __getitem__(self, name: str) -> int:
+        if name in self._integers:
+            self._owner.read(name)
+            return self._integers[name]
+        return self._grid[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._integers
+        yield from self._grid
+
+    def __len__(self) -> int:
+        return len(self._integers) + len(self._grid)
 
 
 def merge_parameters(kernel: Kernel, merge: Mapping[str, str]) -> Kernel:
     """`kernel` in which accesses to one parameter go to another one."""
-    replace: dict[Value, Value] = {kernel.param(a): kernel.param(b) for a, b in merge.items()}
-    env: dict[Value, Value] = {}
+    env: dict[Value, Value] = {
+        kernel.param(a): kernel.param(b) for a, b in merge.items()
+    }
 
     def copy(block: Block) -> Block:
         ops: list[Op] = []
         for op in block.ops:
-            operands = tuple(replace.get(v, env.get(v, v)) for v in op.operands)
+            operands = tuple(env.get(v, v) for v in op.operands)
             results = tuple(Value(r.type, r.name) for r in op.results)
             regions = tuple(copy(region) for region in op.regions)
             env.update(zip(op.results, results, strict=True))
@@ -94,44 +171,8 @@ def merge_parameters(kernel: Kernel, merge: Mapping[str, str]) -> Kernel:
     return Kernel(kernel.name, kernel.params, body, kernel.loc, kernel.constexprs)
 
 
-def run_on_cpu(kernel: Kernel, values: Mapping[str, Any], grid: tuple[int, int, int]) -> None:
+def run_on_cpu(
+    kernel: Kernel, values: Mapping[str, Any], grid: tuple[int, int, int]
+) -> None:
     """Executes `kernel` with the evaluator."""
     evaluate.run(kernel, {p.name: values[p.name] for p in kernel.params}, grid)
-
-
-def check_stores(kernel: Kernel, stores: tuple[OutputStores, ...], launch: Launch) -> None:
-    """Refuses a launch in which programs are known to write one element several times.
-
-    Each of them would read the element's cotangent, and the gradient would be a multiple
-    of the right one.
-    """
-    for store in stores:
-        if store.guarded:
-            continue
-        finding = store.finding
-        if isinstance(finding, Exclusive):
-            repeated = [axis for axis in finding.unread if launch[f"grid{axis}"] > 1]
-            reason = f"no program looks at grid axis {repeated[0]}" if repeated else ""
-        else:
-            axis = finding.axis
-            several = axis is not None and launch[f"grid{axis}"] > 1
-            reason = finding.reason if several or finding.certain else ""
-        if reason:
-            place = next(
-                op.loc for op in walk(kernel.body)
-                if op.opcode == "store" and op.operands[0].name == store.of
-            )  # fmt: skip
-            raise LaunchError(
-                f"an element of `{store.of}` is written several times, so that its gradient "
-                "is not defined",
-                loc=place,
-                kernel=kernel.name,
-                why=reason,
-            )
-
-
-def bump_versions(tensors: list[Tensor]) -> None:
-    """Tells autograd that `tensors` were overwritten."""
-    for tensor in tensors:
-        if not tensor.is_inference():
-            torch.autograd.graph.increment_version(tensor)

@@ -7,6 +7,7 @@ read is rebuilt with a warning, never trusted. The directory is `UNDERTOW_CACHE_
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -16,11 +17,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from undertow import __version__
+import triton
+
+from undertow import __version__, frontend, ir
 from undertow.errors import IRError
 from undertow.ir import Kernel, parse, print_kernel, verify
 
 FORMAT = 1
+
+_PLAIN = (int, float, bool, str, type(None))
+"""Constexprs of these types, and Triton's dtypes, are told apart by their text."""
 
 
 def directory() -> Path:
@@ -28,22 +34,34 @@ def directory() -> Path:
     given = os.environ.get("UNDERTOW_CACHE_DIR")
     if given:
         return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "undertow"
 
 
-def key_of(jit: Any, signature: Mapping[str, Any], constexprs: Mapping[str, object]) -> str | None:
-    """A name for a specialisation, the same in every process; None if there is none."""
-    import triton
+@functools.cache
+def _lifting() -> str:
+    """A digest of the code that makes an entry: it may change within a version."""
+    digest = hashlib.sha256()
+    for package in (frontend, ir):
+        for path in sorted(Path(package.__path__[0]).glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
-    plain = (int, float, bool, str, type(None))
-    if not all(isinstance(v, plain) or type(v).__name__ == "dtype" for v in constexprs.values()):
+
+def key_of(
+    jit: Any, signature: Mapping[str, Any], constexprs: Mapping[str, object]
+) -> str | None:
+    """A name for a specialisation, the same in every process; None if there is none."""
+    values = constexprs.values()
+    if not all(isinstance(v, _PLAIN) or type(v).__name__ == "dtype" for v in values):
         return None
     parts = [
         FORMAT,
         __version__,
+        _lifting(),
         str(triton.__version__),
         jit.cache_key,
+        jit.fn.__code__.co_filename,
         sorted((n, str(t)) for n, t in signature.items()),
         sorted((n, type(v).__name__, str(v)) for n, v in constexprs.items()),
     ]
@@ -54,16 +72,16 @@ def load(key: str, constexprs: Mapping[str, object]) -> Kernel | None:
     """The kernel stored under `key`, or None."""
     path = directory() / f"{key}.json"
     try:
-        text = path.read_text()
+        data = path.read_bytes()
     except OSError:
         return None
     try:
-        entry = json.loads(text)
-        ir = entry["ir"]
-        if entry["checksum"] != _checksum(ir):
+        entry = json.loads(data)
+        text = entry["ir"]
+        if entry["checksum"] != _checksum(text):
             raise ValueError("its checksum does not match")
-        kernel = verify(parse(ir))
-    except (ValueError, KeyError, TypeError, IRError) as error:
+        kernel = verify(parse(text))
+    except (ValueError, KeyError, TypeError, AttributeError, IRError) as error:
         warnings.warn(f"rebuilding the cache entry {path.name}: {error}", stacklevel=2)
         return None
     return Kernel(kernel.name, kernel.params, kernel.body, kernel.loc, dict(constexprs))
@@ -71,8 +89,8 @@ def load(key: str, constexprs: Mapping[str, object]) -> Kernel | None:
 
 def save(key: str, kernel: Kernel) -> None:
     """Stores `kernel`; a directory that cannot be written is left alone."""
-    ir = print_kernel(kernel, locations=True)
-    write(f"{key}.json", json.dumps({"checksum": _checksum(ir), "ir": ir}))
+    text = print_kernel(kernel, locations=True)
+    write(f"{key}.json", json.dumps({"checksum": _checksum(text), "ir": text}))
 
 
 def write(name: str, text: str) -> Path | None:

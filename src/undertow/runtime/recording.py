@@ -1,0 +1,193 @@
+"""What a launch needs to be recorded for autograd, decided once for each geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from undertow.analysis.exclusive import Exclusive
+from undertow.analysis.launch import Launch, at_launch
+from undertow.errors import LaunchError
+from undertow.ir import Kernel, walk
+from undertow.runtime.arguments import Pick, picker
+from undertow.runtime.geometry import Layout, meets_itself, repeats
+from undertow.runtime.plan import Plan, make_plan, settle
+from undertow.runtime.specialisation import Specialisation
+from undertow.transform.differentiate import OutputStores
+
+Extents = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """How launches of one geometry are recorded.
+
+    Attributes:
+        specialisation: the kernel.
+        grid: three extents.
+        layouts: of `specialisation.tensors`.
+        reach: bytes from each one's first element to behind its last.
+        passed: names of the tensors that autograd sees: outputs, then inputs that need
+            a gradient.
+        saved: names of the tensors that some backward reads.
+        saved_strides: the strides with which it reads them.
+        silent: places of outputs that have no derivative.
+        take_passed: takes those tensors out of `specialisation.tensors`.
+        take_saved: takes the saved ones.
+    """
+
+    specialisation: Specialisation
+    grid: Extents
+    layouts: tuple[Layout, ...]
+    reach: tuple[int, ...]
+    wrt: frozenset[str]
+    passed: tuple[str, ...]
+    saved: tuple[str, ...]
+    saved_strides: tuple[tuple[int, ...], ...]
+    silent: tuple[int, ...]
+    take_passed: Pick
+    take_saved: Pick
+
+    def plan(
+        self,
+        needed: Sequence[bool],
+        strides: Sequence[tuple[int, ...] | None],
+        scalars: Sequence[Any],
+    ) -> Plan:
+        """The backward for these cotangents.
+
+        Args:
+            needed: for each of `passed`, whether its gradient is wanted.
+            strides: of each output's cotangent; None where there is none.
+            scalars: the launch's other arguments.
+        """
+        spec = self.specialisation
+        wanted = {n for n, need in zip(self.passed, needed, strict=True) if need}
+        given = {
+            name: step
+            for name, step in zip(spec.stored, strides, strict=True)
+            if step is not None
+        }
+        launch = spec.launch(scalars, self.grid)
+        return make_plan(
+            spec,
+            settle(spec, self.wrt & wanted, frozenset(given), launch),
+            dict(zip(spec.tensors, self.layouts, strict=True)),
+            {name: slot for slot, name in enumerate(self.passed)},
+            self.saved,
+            given,
+            launch,
+        )
+
+
+def record(
+    spec: Specialisation,
+    tensors: Sequence[Tensor],
+    scalars: Sequence[Any],
+    grid: Extents,
+) -> Recording:
+    """Decides how a launch is recorded; nothing is launched.
+
+    Raises:
+        UnsupportedError: the kernel has no derivative for the inputs that need one.
+        LaunchError: the gradient of this launch is not defined.
+    """
+    names = spec.tensors
+    layouts = tuple(Layout.of(t) for t in tensors)
+    wrt = frozenset(n for n, t in zip(names, tensors, strict=True) if t.requires_grad)
+    launch = spec.launch(scalars, grid)
+    derivation = settle(spec, wrt, frozenset(spec.stored), launch)
+    backward = derivation.backward
+    _check_layouts(spec, layouts, wrt)
+    check_stores(backward.forward, backward.stores, launch)
+    read = {p.name for p in backward.kernel.params}
+    passed = (*spec.stored, *(n for n in names if n in wrt and n not in spec.stored))
+    saved = tuple(n for n in names if n in read and n not in spec.stored)
+    depends = wrt.union(ct.of for ct in backward.cotangents)
+    sizes = [t.element_size() for t in tensors]
+    return Recording(
+        spec,
+        grid,
+        layouts,
+        tuple(at.span * size for at, size in zip(layouts, sizes, strict=True)),
+        wrt,
+        passed,
+        saved,
+        tuple(layouts[names.index(n)].stride for n in saved),
+        tuple(i for i, name in enumerate(spec.stored) if name not in depends),
+        picker([names.index(n) for n in passed]),
+        picker([names.index(n) for n in saved]),
+    )
+
+
+def _check_layouts(
+    spec: Specialisation, layouts: Sequence[Layout], wrt: frozenset[str]
+) -> None:
+    for name, layout in zip(spec.tensors, layouts, strict=True):
+        written = name in spec.stored
+        if (written and repeats(layout)) or (name in wrt and meets_itself(layout)):
+            raise LaunchError(
+                f"elements of `{name}` share memory, and its gradient is not defined",
+                kernel=spec.forward.name,
+                hint="pass a contiguous copy",
+            )
+
+
+def check_stores(
+    kernel: Kernel, stores: Sequence[OutputStores], launch: Launch
+) -> None:
+    """Refuses a launch in which an element is known to be written several times.
+
+    Each of the stores would read the element's cotangent, and the gradient would be a
+    multiple of the right one.
+    """
+    for store in stores:
+        reason = _repeated(store, launch)
+        if reason:
+            place = next(
+                op.loc
+                for op in walk(kernel.body)
+                if op.opcode == "store" and op.operands[0].name == store.of
+            )
+            raise LaunchError(
+                f"an element of `{store.of}` is written several times, so that its "
+                "gradient is not defined",
+                loc=place,
+                kernel=kernel.name,
+                why=reason,
+            )
+
+
+def _repeated(store: OutputStores, launch: Launch) -> str:
+    """Why elements are written several times, or nothing."""
+    finding = store.finding
+    if any(launch[f"grid{axis}"] == 0 for axis in range(3)):
+        return ""
+    if store.several and not (isinstance(finding, Exclusive) and finding.holds(launch)):
+        return "several stores of one program may meet in this launch"
+    if store.guarded:
+        return ""
+    if isinstance(finding, Exclusive):
+        axes = [axis for axis in finding.unread if launch[f"grid{axis}"] > 1]
+        if axes:
+            return f"no program looks at grid axis {axes[0]}"
+        return _standstill(finding, launch)
+    several = finding.axis is not None and launch[f"grid{finding.axis}"] > 1
+    return finding.reason if several or finding.certain else ""
+
+
+def _standstill(finding: Exclusive, launch: Launch) -> str:
+    """A stride of 0 along something that takes several values."""
+    for reading in finding.readings:
+        stuck = [
+            digit
+            for digit in reading.digits
+            if at_launch(digit.coefficient, launch) == 0
+            and at_launch(digit.extent, launch) > 1
+        ]
+        if not stuck:
+            return ""
+    return "a stride is 0 in this launch"
