@@ -35,21 +35,29 @@ def activity(
     inputs: Collection[Value],
     outputs: Collection[Value],
     passes: Passes,
+    constant: Collection[Value] = (),
 ) -> Activity:
-    """Activity for derivatives of the buffers `outputs` with respect to `inputs`."""
+    """Activity for derivatives of the buffers `outputs` with respect to `inputs`.
+
+    The values `constant` carry none, though they depend on inputs.
+    """
     varied: set[Value] = set()
     useful: set[Value] = set()
-    _forward(kernel.body, set(inputs), varied, passes)
+    _forward(kernel.body, set(inputs), varied, passes, set(constant))
     _backward(kernel.body, set(outputs), useful, passes)
     return Activity(frozenset(varied), frozenset(useful))
 
 
 def _forward(
-    block: Block, inputs: set[Value], varied: set[Value], passes: Passes
+    block: Block,
+    inputs: set[Value],
+    varied: set[Value],
+    passes: Passes,
+    constant: set[Value],
 ) -> None:
     for op in block.ops:
         for region in op.regions:
-            _forward(region, inputs, varied, passes)
+            _forward(region, inputs, varied, passes, constant)
         if op.opcode == "if":
             for region in op.regions:
                 pairs = zip(op.results, region.ops[-1].operands, strict=True)
@@ -59,6 +67,7 @@ def _forward(
                 varied.add(op.result)
         elif _any(op, varied):
             varied.update(r for r in op.results if _carries(op, r, passes))
+        varied.difference_update(r for r in op.results if r in constant)
 
 
 def _carries(op: Op, result: Value, passes: Passes) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from undertow.analysis.activity import Activity, activity
+from undertow.analysis.stabilisers import stabilisers
 from undertow.errors import UndertowError, UnsupportedError
 from undertow.ir import (
     Access,
@@ -161,7 +162,8 @@ class Task:
         targets = _chosen(
             forward, found.stored if outputs is None else outputs, outputs is None
         )
-        active = activity(forward, inputs, targets, _passes)
+        constant = stabilisers(forward, targets)
+        active = activity(forward, inputs, targets, _passes, constant)
         useful = tuple(p for p in targets if _useful(forward, p, active))
         in_place = tuple(p for p in forward.pointers if p.name in found.in_place)
         return Task(forward, inputs, targets, active, useful, in_place)
