@@ -34,7 +34,7 @@ class Options:
     """What the command line can set.
 
     Attributes:
-        seconds: of training; 90 on a CPU and 60 on a GPU by default.
+        seconds: of training; 90 on a CPU and 30 on a GPU by default.
         seed: of weights and training images.
         device: "auto" takes a GPU if there is one.
         out: where the pictures go.

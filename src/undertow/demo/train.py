@@ -45,7 +45,7 @@ class Recipe:
 
 
 CPU = Recipe(seconds=90.0, batch=8, channels=(8, 16, 64, 128))
-GPU = Recipe(seconds=60.0, batch=64, channels=(32, 64, 128, 256))
+GPU = Recipe(seconds=30.0, batch=64, channels=(32, 64, 128, 256))
 
 
 @dataclass(frozen=True)
