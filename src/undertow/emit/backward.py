@@ -42,7 +42,7 @@ def placement(gradient: Gradient) -> str:
     stem = gradient.name.removesuffix("_ptr")
     finding = gradient.placement.finding
     if not isinstance(finding, Exclusive):
-        return f"{stem}: atomic_add in {gradient.dtype}; {finding.reason}."
+        return f"{stem}: summed by atomic_add in {gradient.dtype}; {finding.reason}."
     conditions = " and ".join(map(str, finding.conditions))
     tested = f" (if {conditions}, tested at launch)" if conditions else ""
     return f"{stem}: plain store, each element is written once{tested}."

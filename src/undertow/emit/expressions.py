@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,11 +19,12 @@ from undertow.emit.text import (
     dtype,
     number,
     shape,
+    shortest,
 )
-from undertow.ir import I1, Access, DType, Op, Value
+from undertow.ir import F64, I1, Access, DType, Op, Value
 
 Shape = tuple[int, ...]
-ARITHMETIC = ("add", "sub", "mul", "div")
+PROMOTING = ("add", "sub", "mul", "div", "cmp")
 
 
 @dataclass
@@ -92,7 +94,7 @@ class Expressions:
             **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit"), self.test),
         }
 
-    # -- shapes ---------------------------------------------------------------------------
+    # -- shapes ----------------------------------------------------------------------
 
     def stripped(self, value: Value) -> tuple[Text, Shape]:
         """`value` without the broadcasts Triton does by itself, and its shape then."""
@@ -128,14 +130,16 @@ class Expressions:
     def extents_of(self, of: Shape) -> str:
         return shape(tuple(self.extent(n) for n in of)) if of else "()"
 
-    # -- sources ----------------------------------------------------------------------------
+    # -- sources ---------------------------------------------------------------------
 
     def literal(self, op: Op) -> Text:
         value = op.attrs["value"]
         assert isinstance(value, int | float)
-        if op.result.tensor_type.dtype.is_int and op.result.tensor_type.dtype != I1:
-            return Text(self.extents[value]) if value in self.extents else number(value)  # type: ignore[index]
-        return number(value)
+        of = op.result.tensor_type.dtype
+        if of.is_int and of != I1 and value in self.extents:
+            return Text(self.extents[int(value)])
+        narrow = of.is_float and of != F64 and math.isfinite(value)
+        return number(shortest(value) if narrow else value)
 
     def const(self, op: Op) -> Text:
         return Text(self.full(op.result)) if op.result.shape else self.literal(op)
@@ -145,14 +149,14 @@ class Expressions:
             "tl.arange", str(op.int_attr("start")), self.extent(op.int_attr("end"))
         )
 
-    # -- pointwise --------------------------------------------------------------------------
+    # -- pointwise -------------------------------------------------------------------
 
     def operator(self, op: Op) -> Text:
         symbol, level = OPERATORS[op.opcode]
         of = op.result.tensor_type.dtype
         if op.opcode == "xor" and of == I1 and _is_true(op.operands[1]):
             return self.inverted(op.operands[0])
-        left, right = self.promoted(op) or self.spread(op.operands, op.result.shape)
+        left, right = self.pair(op, of)
         if op.opcode in spelling.UNSIGNED:
             left, right = (
                 spelling.as_unsigned(left, of),
@@ -161,12 +165,10 @@ class Expressions:
             return spelling.as_signed(binary(symbol, level, left, right), of)
         return binary(symbol, level, left, right)
 
-    def promoted(self, op: Op) -> list[Text] | None:
-        """Operands without a cast that Triton's type promotion makes anyway."""
-        target = op.result.tensor_type.dtype
-        if op.opcode not in ARITHMETIC or not target.is_float:
-            return None
-        for index, value in enumerate(op.operands):
+    def pair(self, op: Op, target: DType) -> list[Text]:
+        """Both operands, without a cast that Triton's type promotion makes anyway."""
+        promoting = op.opcode in PROMOTING
+        for index, value in enumerate(op.operands if promoting else ()):
             inner = self.implicit(value, target)
             other = op.operands[1 - index]
             if (
@@ -178,16 +180,18 @@ class Expressions:
             pair = [other, other]
             pair[index] = inner
             return self.spread(pair, op.result.shape)
-        return None
+        return self.spread(op.operands, op.result.shape)
 
     def implicit(self, value: Value, target: DType) -> Value | None:
-        """What is cast to `target` here, if arithmetic with `target` would cast it too."""
+        """What is cast to `target`, if arithmetic with `target` casts it too."""
         while value not in self.names and value.op and value.op.opcode == "broadcast":
             value = value.op.operands[0]
         if value in self.names or value.op is None or value.op.opcode != "cast":
             return None
         inner = value.op.operands[0]
         source = inner.tensor_type.dtype
+        if target.is_int and source.bits >= target.bits:
+            return None
         if source.is_int and source != I1 and value.op.attrs.get("signed", True):
             return inner
         return inner if source.is_float and source.bits < target.bits else None
@@ -215,8 +219,9 @@ class Expressions:
         return self.comparison(op, op.str_attr("predicate"))
 
     def comparison(self, op: Op, predicate: str) -> Text:
-        a, b = self.spread(op.operands, op.result.shape)
-        return spelling.compare(predicate, op.operands[0].tensor_type.dtype, a, b)
+        of = op.operands[0].tensor_type.dtype
+        a, b = self.pair(op, of)
+        return spelling.compare(predicate, of, a, b)
 
     def inverted(self, condition: Value) -> Text:
         """``not condition``; a comparison of integers is turned around instead."""
@@ -260,7 +265,7 @@ class Expressions:
             "bitcast=True",
         )
 
-    # -- structure ------------------------------------------------------------------------------
+    # -- structure -------------------------------------------------------------------
 
     def broadcast(self, op: Op) -> Text:
         return Text(self.full(op.result))
@@ -305,7 +310,7 @@ class Expressions:
         name = self.combines.setdefault(kind, f"_{kind}")
         return call("tl.reduce", text, str(axis), name)
 
-    # -- memory ---------------------------------------------------------------------------------
+    # -- memory ----------------------------------------------------------------------
 
     def pointer(self, access: Access, result: Shape) -> str:
         """``base + offset + offset``."""

@@ -14,7 +14,7 @@ def fits(line: str) -> bool:
 
 
 def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
-    """The lines of ``target expression  # comment``, split inside a call if too long."""
+    """The lines of ``target expression  # comment``, split in a call if too long."""
     line = f"{indent}{target}{expression}{comment}"
     if fits(line):
         return [line]

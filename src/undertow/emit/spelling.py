@@ -9,11 +9,12 @@ from undertow.ir import DType, Op
 
 CALLS: dict[str, str] = {
     **{name: f"tl.{name}" for name in (
-        "exp exp2 log log2 sqrt sqrt_rn rsqrt sin cos erf floor ceil abs fma div_rn umulhi"
+        "exp exp2 log log2 sqrt sqrt_rn rsqrt sin cos erf floor ceil abs fma div_rn "
+        "umulhi"
     ).split()},
     **{name: f"libdevice.{name}" for name in (
-        "log10 log1p expm1 cbrt tan asin acos atan sinh cosh tanh asinh acosh atanh erfc "
-        "erfinv lgamma trunc round rint fmod pow atan2 hypot copysign fdim"
+        "log10 log1p expm1 cbrt tan asin acos atan sinh cosh tanh asinh acosh atanh "
+        "erfc erfinv lgamma trunc round rint fmod pow atan2 hypot copysign fdim"
     ).split()},
     "maxnum": "tl.maximum",
     "minnum": "tl.minimum",
@@ -25,7 +26,7 @@ CALLS: dict[str, str] = {
 """Opcodes that are a call of their operands."""
 
 UNSIGNED = frozenset("udiv urem ushr umax umin umulhi".split())
-"""Opcodes whose operands are read as unsigned; integers are signed in what is emitted."""
+"""Opcodes that read their operands as unsigned; variables hold signed integers."""
 
 COMPARISONS: dict[str, str] = {
     "eq": "==",
@@ -67,7 +68,7 @@ def compare(predicate: str, of: DType, a: Text, b: Text) -> Text:
         if predicate.startswith("u"):
             a, b = as_unsigned(a, of), as_unsigned(b, of)
         return binary(COMPARISONS[predicate], COMPARE, a, b)
-    if predicate in COMPARISONS and predicate[0] == "o" or predicate == "une":
+    if predicate == "une" or (predicate in COMPARISONS and predicate[0] == "o"):
         return binary(COMPARISONS[predicate], COMPARE, a, b)
     rebuilt: dict[str, Callable[[], Text]] = {
         "one": lambda: _either(_cmp("<", a, b), _cmp(">", a, b)),

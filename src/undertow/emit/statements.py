@@ -8,12 +8,33 @@ from dataclasses import dataclass, field
 
 from undertow.emit.expressions import Expressions, hints
 from undertow.emit.layout import MAX_CALL, MAX_EXPRESSION, fits, wrap
-from undertow.emit.names import Names, describe
-from undertow.emit.text import call
-from undertow.ir import Access, Block, Kernel, Loc, Op, Value
+from undertow.emit.names import Names, Wishes
+from undertow.emit.order import ordered
+from undertow.emit.text import ATOM, call
+from undertow.ir import I1, Access, Block, Kernel, Loc, Op, Value
+from undertow.transform.reverse import REVERSE
 
 TRANSPARENT = ("broadcast", "expand_dims", "const")
 """Ops that are written where they are used, however often."""
+
+
+MOVES = ("reshape", "transpose")
+"""Ops whose result is called what their operand is called, if it is used but once."""
+
+
+def written_in_place(op: Op) -> bool:
+    """Whether an op never gets a variable, since a reader would not want one.
+
+    These are the transparent ones, a sign, and a number that arithmetic converts.
+    """
+    if op.opcode in TRANSPARENT:
+        return True
+    if any(result.name for result in op.results):
+        return False
+    if op.opcode == "cast" and not op.result.shape and op.result.is_float:
+        source = op.operands[0].tensor_type.dtype
+        return source.is_int and source != I1
+    return op.opcode == "neg"
 
 
 def count_uses(
@@ -22,12 +43,11 @@ def count_uses(
     """Counts uses, seeing through the ops that are always written in place."""
     for op in block.ops:
         for value in op.operands:
-            while value.op is not None and value.op.opcode in (
-                "broadcast",
-                "expand_dims",
+            while value.op is not None and (
+                written_in_place(value.op) and value.op.operands
             ):
                 value = value.op.operands[0]
-            if op.opcode in ("broadcast", "expand_dims"):
+            if written_in_place(op):
                 continue
             uses[value] = uses.get(value, 0) + 1
             users.setdefault(value, []).append(op)
@@ -76,39 +96,56 @@ class _Run:
         self.uses: dict[Value, int] = {}
         self.users: dict[Value, list[Op]] = {}
         count_uses(kernel.body, self.uses, self.users)
+        self.wishes = Wishes(self.expressions.names, self.users)
         self.merged_loads: set[Value] = set()
+        self.hints: dict[Value, str] = {}
+        self.on_demand = False
 
-    # -- deciding ---------------------------------------------------------------------------
+    # -- deciding --------------------------------------------------------------------
 
     def needs_variable(self, op: Op, value: Value) -> bool:
         if op.opcode in ("if", "split"):
             return True
-        if op.opcode in TRANSPARENT:
+        if written_in_place(op):
             return False
         if op.opcode == "load":
-            users = self.users.get(value, [])
-            if (
-                len(users) == 1
-                and users[0].opcode == "cast"
-                and users[0].operands[0] is value
-            ):
-                self.merged_loads.add(users[0].result)
-                users[0].result.name = users[0].result.name or value.name
-                return False
-            return True
+            return not self.merge(value)
         if value in self.merged_loads or value in self.writer.forced:
             return True
+        if op.opcode in MOVES and self.uses.get(value, 0) == 1:
+            return value.name not in ("", op.operands[0].name)
         if [user.opcode for user in self.users.get(value, [])] == ["yield"]:
             return False
         return bool(value.name) or self.uses.get(value, 0) > 1
 
-    # -- writing ----------------------------------------------------------------------------
+    def merge(self, load: Value) -> bool:
+        """Whether a load that is only cast is written together with its cast."""
+        users = self.users.get(load, [])
+        if (
+            len(users) != 1
+            or users[0].opcode != "cast"
+            or users[0].operands[0] is not load
+        ):
+            return False
+        self.merged_loads.add(users[0].result)
+        self.hints[users[0].result] = load.name
+        return True
+
+    def name(self, value: Value) -> str:
+        """A new variable for `value`."""
+        hint = self.hints.get(value) if not value.name else None
+        return self.names.fresh(
+            hint or self.wishes.of(value, primal=not self.on_demand)
+        )
+
+    # -- writing ---------------------------------------------------------------------
 
     def block(self, block: Block, depth: int, *, top: bool = False) -> None:
-        for op in block.ops:
+        for op in ordered(block, on_demand=self.on_demand):
             match op.opcode:
                 case "section":
                     self.section = op.str_attr("title")
+                    self.on_demand = self.section == REVERSE
                 case "assume" | "yield":
                     pass
                 case "store" | "atomic_add":
@@ -141,7 +178,7 @@ class _Run:
         self.limit(
             op, expression, MAX_CALL if "tl.load(" in expression else MAX_EXPRESSION
         )
-        names = [self.names.fresh(describe(r) or "value") for r in op.results]
+        names = [self.name(r) for r in op.results]
         self.expressions.names.update(zip(op.results, names, strict=True))
         self.line(depth, f"{', '.join(names)} = ", expression, op.loc)
 
@@ -173,7 +210,7 @@ class _Run:
         if name in self.writer.reasons and name not in self.explained:
             self.explained.add(name)
             self.lines.append(f"{'    ' * depth}# {self.writer.reasons[name]}")
-        value = self.expressions.stripped(access.value)[0].text
+        value = self.stored(access.value)
         arguments = [self.expressions.pointer(access, access.value.shape), value]
         if access.mask is not None:
             arguments.append(f"mask={self.expressions.stripped(access.mask)[0].text}")
@@ -184,9 +221,23 @@ class _Run:
         self.limit(op, expression, MAX_CALL)
         self.line(depth, "", expression, op.loc)
 
+    def stored(self, value: Value) -> str:
+        """What is stored, without the rounding that a store does by itself."""
+        sign, inner = "", value
+        if self.inline(inner, "neg"):
+            sign, inner = "-", _operand(inner)
+        if not (self.inline(inner, "cast") and rounds(inner)):
+            return self.expressions.stripped(value)[0].text
+        text, _ = self.expressions.stripped(_operand(inner))
+        return f"-{text.within(ATOM)}" if sign else text.text
+
+    def inline(self, value: Value, opcode: str) -> bool:
+        named = value in self.expressions.names
+        return not named and value.op is not None and value.op.opcode == opcode
+
     def branch(self, op: Op, depth: int, *, last: bool) -> None:
         then, otherwise = op.regions
-        names = [self.names.fresh(describe(r) or "value") for r in op.results]
+        names = [self.name(r) for r in op.results]
         condition = self.expressions.text(op.operands[0]).text
         empty = [len(r.ops) == 1 and not names for r in op.regions]
         if last and not names and True in empty:
@@ -216,3 +267,16 @@ class _Run:
             self.line(depth, f"{name} = ", self.expressions.full(value), last.loc)
         if not names and len(region.ops) == 1:
             self.lines.append("    " * depth + "pass")
+
+
+def rounds(value: Value) -> bool:
+    """Whether a cast gives a float of fewer bits."""
+    source = _operand(value)
+    if not (value.is_float and source.is_float):
+        return False
+    return source.tensor_type.dtype.bits > value.tensor_type.dtype.bits
+
+
+def _operand(value: Value) -> Value:
+    assert value.op is not None
+    return value.op.operands[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 
 from undertow.ir import DType
@@ -49,6 +50,20 @@ def binary(operator: str, level: int, left: Text, right: Text) -> Text:
 
 def call(function: str, *arguments: str) -> Text:
     return Text(f"{function}({', '.join(arguments)})")
+
+
+def single(value: float) -> float:
+    """The float32 closest to `value`; an infinity beyond its range."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def shortest(value: float) -> float:
+    """The number with the fewest digits that a float32 cannot tell from `value`."""
+    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    return next((v for v in map(float, texts) if single(v) == value), value)
 
 
 def number(value: int | float | bool) -> Text:
