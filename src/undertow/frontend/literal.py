@@ -33,7 +33,7 @@ def literal(text: str, dtype: DType) -> int | float | bool | None:
 
 
 def nearest(value: float, dtype: DType) -> float:
-    """The float64 `value` as float16 or float32 holds it; others are printed exactly."""
+    """`value` as float16 or float32 holds it; other dtypes are printed exactly."""
     if dtype not in (F16, F32):
         return value
     real = _FORMATS[dtype][1]

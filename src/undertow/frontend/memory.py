@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from undertow.frontend.context import Lifter, Operand, Pointer, Row
@@ -22,8 +23,20 @@ def _addptr(lifter: Lifter, op: MOp) -> None:
     pointer, offset = lifter.operands(op)
     if not isinstance(pointer, Pointer) or isinstance(offset, Pointer):
         lifter.refuse(op, "arithmetic on what is no pointer argument is not supported")
+    _unname(offset, op)
     offsets = pointer.offsets if is_zero(offset) else (*pointer.offsets, offset)
     lifter.bind(op, pointer.with_offsets(offsets, pointer.shape))
+
+
+def _unname(offset: Value, pointer: MOp) -> None:
+    """Takes the name of a pointer variable from what is only its offset."""
+    op = offset.op
+    if op is None or not offset.name:
+        return
+    if (offset.name, op.loc.line) == (pointer.loc.name, pointer.loc.line):
+        offset.name, op.loc = "", replace(op.loc, name="")
+        for value in op.operands:
+            _unname(value, pointer)
 
 
 def is_zero(value: Value) -> bool:
