@@ -208,7 +208,7 @@ class Building:
         address = self.scaled(parts)
         mask, touched = self.mask(shape, parts), []
         value = b.const(1.0, TensorType(F32, shape))
-        for _ in range(self.draw(st.sampled_from([1, 1, 1, 2, 3]))):
+        for _ in range(self.draw(st.sampled_from([1, 1, 1, 1, 1, 1, 2, 3]))):
             start = self.known(self.draw(st.integers(0, 12)))
             if self.draw(st.integers(0, 9)) == 0:
                 mask = self.mask(shape, parts)

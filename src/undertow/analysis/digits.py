@@ -107,7 +107,8 @@ def _conditions(order: Sequence[Digit], limit: int) -> list[Condition] | None:
     for digit in order:
         small = span + ONE
         margin = (digit.coefficient - small).number
-        if margin is not None and margin < 0:
+        hopeless = margin is None and digit.coefficient == ONE  # only if all else is 1
+        if hopeless or (margin is not None and margin < 0):
             return None
         if margin is None:
             needed.append(Condition(digit.coefficient, small))

@@ -22,6 +22,9 @@ MAX_DIGITS = 6
 MAX_BOUNDS = 4
 """So are the subsets of a mask's conjuncts."""
 
+MEETING = "several accesses may meet at one address"
+UNPROVED = "the address was not proved to differ between lanes and programs"
+
 Weights = dict[Symbol, Polynomial]
 """Coefficients of varying symbols."""
 
@@ -175,15 +178,13 @@ def exclusive(
     spread = _spread([start for _, start in linear])
     alike = all(s.shape == sites[0].shape for s in sites)
     if spread is None or not alike or any(other != weights for other, _ in linear):
-        return Shared("several accesses may meet at one address")
+        return Shared(MEETING)
     missing = _missing(sites[0], axes, weights)
     if missing is not None:
         return missing
     readings = list(_readings(sites, weights, spread, not guarded))
     if not readings:
-        return Shared(
-            "the address was not proved to differ between lanes and programs"
-        )
+        return Shared(UNPROVED if len(sites) == 1 else MEETING)
     readings.sort(key=lambda r: (len(r.conditions), not r.whole))
     unread = tuple(axis for axis in range(3) if axis not in axes)
     return Exclusive(tuple(readings), unread)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-from undertow.ir import Access, Builder, Op, Value
+from undertow.ir import I1, Access, Builder, Op, TensorType, Value
 from undertow.transform.fold import constant
-from undertow.transform.masks import conjunction, negation
+from undertow.transform.masks import MOVES, conjunction, negation
 from undertow.transform.rebuild import Env
 
 _KEEPING = ("add", "sub", "mul", "div", "neg", "cast", "fma")
@@ -20,25 +20,30 @@ _KEEPING = ("add", "sub", "mul", "div", "neg", "cast", "fma")
 
 def finite_where(b: Builder, env: Env, op: Op) -> Value | None:
     """The mask outside of which the factors of `op` are padding; None if none are."""
-    return _finite(b, env, op, 6) if op.opcode in ("mul", "div", "fma") else None
+    return _all(b, env, op, 6) if op.opcode in ("mul", "div", "fma") else None
 
 
-def _finite(b: Builder, env: Env, op: Op, depth: int) -> Value | None:
-    masks: list[Value] = []
-    for inner in dict.fromkeys(v.op for v in op.operands):
-        mask = None
-        if inner is None or depth == 0:
-            continue
-        if inner.opcode == "load":
-            access = Access.of(inner)
-            if access.mask and access.other and _infinite(access.other):
-                mask = env[access.mask]
-        elif inner.opcode == "select":
-            mask = _selected(b, env, inner)
-        elif inner.opcode in _KEEPING:
-            mask = _finite(b, env, inner, depth - 1)
-        masks += [mask] if mask is not None else []
-    return conjunction(b, masks)
+def _all(b: Builder, env: Env, op: Op, depth: int) -> Value | None:
+    masks = [_finite(b, env, v, depth) for v in dict.fromkeys(op.operands)]
+    return conjunction(b, [mask for mask in masks if mask is not None])
+
+
+def _finite(b: Builder, env: Env, value: Value, depth: int) -> Value | None:
+    op = value.op
+    if op is None or depth == 0:
+        return None
+    if op.opcode == "load":
+        access = Access.of(op)
+        padded = access.mask and access.other and _infinite(access.other)
+        return env[access.mask] if padded and access.mask else None
+    if op.opcode == "select":
+        return _selected(b, env, op)
+    if op.opcode in _KEEPING:
+        return _all(b, env, op, depth - 1)
+    mask = _finite(b, env, op.operands[0], depth - 1) if op.opcode in MOVES else None
+    if mask is None:
+        return None
+    return b.pure(op.opcode, (mask,), TensorType(I1, value.shape), dict(op.attrs))
 
 
 def _selected(b: Builder, env: Env, op: Op) -> Value | None:
