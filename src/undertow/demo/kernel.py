@@ -57,6 +57,41 @@ def giou_kernel(
     tl.store(loss_ptr + image, tl.sum(loss, axis=0))
 
 
+GIOU_SIGNATURE = {
+    "pred_ptr": "*fp32",
+    "target_ptr": "*fp32",
+    "mask_ptr": "*i1",
+    "loss_ptr": "*fp32",
+    "pred_stride": "i32",
+    "target_stride": "i32",
+    "mask_stride": "i32",
+    "n_boxes": "i32",
+}
+GIOU_CONSTEXPRS = {"BLOCK": 256}
+"""The types and constexprs of the demo's launches."""
+
+
+def example(n: int = 61) -> tuple[Any, ...]:
+    """A launch on three images of `n` slots, about half of them filled."""
+    import torch
+
+    corners = torch.rand(2, 3, n, 2, 2).cumsum(-2)  # (x1, y1) below (x2, y2)
+    pred, target = corners.reshape(2, 3, n, 4) * 100.0
+    valid = torch.rand(3, n) < 0.5
+    strides = {
+        "pred_stride": pred.stride(0),
+        "target_stride": target.stride(0),
+        "mask_stride": valid.stride(0),
+    }
+    tensors = {
+        "pred_ptr": pred,
+        "target_ptr": target,
+        "mask_ptr": valid,
+        "loss_ptr": torch.empty(3),
+    }
+    return (3,), {**tensors, **strides, "n_boxes": n, "BLOCK": 256}
+
+
 @functools.cache
 def differentiable_giou() -> Any:
     """`giou_kernel` with its derived backward; its launches record gradients."""

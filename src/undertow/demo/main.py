@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
+from undertow.check.run import Options as CheckOptions
+from undertow.check.run import check
 from undertow.demo import losses, profile
 from undertow.demo.evaluation import Quality, evaluate, predict
 from undertow.demo.faces import Batch, Composer, load_sources
@@ -140,11 +142,25 @@ def held_out_batch(size: int) -> Batch:
 
 
 def show_kernel(console: Console) -> None:
-    """Prints the founding kernel."""
-    from undertow.demo.kernel import giou_kernel
+    """Prints the founding kernel, its derived backward, and what checking them finds."""
+    import undertow
+    from undertow.demo.kernel import (
+        GIOU_CONSTEXPRS,
+        GIOU_SIGNATURE,
+        example,
+        giou_kernel,
+    )
 
-    source = inspect.getsource(giou_kernel.fn)
-    console.print(Syntax(source, "python", theme="ansi_dark"))
+    shown = inspect.getsource(giou_kernel.fn)
+    console.print(Syntax(shown, "python", theme="ansi_dark"))
+    wrt = ("pred_ptr",)
+    derivation = undertow.derive(giou_kernel, GIOU_SIGNATURE, GIOU_CONSTEXPRS, wrt=wrt)
+    console.print(Syntax(derivation.source, "python", theme="ansi_dark"))
+    for outcome in check(giou_kernel, example, CheckOptions(wrt)):
+        mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "–"}[outcome.ok]
+        console.print(f"{outcome.name} {mark} {outcome.text}")
+        for detail in outcome.details:
+            console.print(f"    {detail}", markup=False)
 
 
 def show_first_gradient(
