@@ -28,7 +28,7 @@ class Exact(Differentiable):
 
     def __init__(self, fn: Any, forward: Kernel) -> None:
         super().__init__(fn)
-        self._exact = Specialisation.of(in_float64(forward))
+        self._exact = Specialisation(in_float64(forward), self._binder.names)
 
     def _specialise(self, *_: object) -> Specialisation:
         return self._exact
@@ -112,7 +112,7 @@ def subject(
         forward,
         example,
         values,
-        grid_extents(example.grid, values),
+        grid_extents(example.grid, tuple(values), tuple(values.values())),
         tuple(n for n in floats if n in found.loaded and (not wrt or n in wrt)),
         tuple(n for n in floats if n in found.stored and (not outputs or n in outputs)),
         found,

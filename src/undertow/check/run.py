@@ -85,7 +85,11 @@ def check(
         return Case(subject(fn, example, options.wrt, options.outputs), options)
 
     main = case()
-    yield from main.numbers()
+    try:
+        yield from main.numbers()
+    except UndertowError:
+        yield from main.faults()  # they may be the reason
+        raise
     if defaults and not main.faulty:
         yield shapes(case, defaults)
     yield from main.faults()

@@ -52,12 +52,13 @@ def run(kernel: str, example: str | None, options: Options) -> bool:
 
 
 def show(outcome: Check) -> None:
-    """Prints one line, and one for each fault below it."""
+    """Prints one line, and below it one for each fault if there are several."""
     mark, style = _MARKS[outcome.ok]
     line = Text.assemble((f"{outcome.name:<{_INDENT - 2}}", "bold"), (mark, style))
-    if outcome.text:
-        line.append(f" {outcome.text}")
+    details = list(outcome.details)
+    text = outcome.text or (details.pop() if len(details) == 1 else "")
+    line.append(f" {text}" if text else "")
     target = console()
     target.print(line, soft_wrap=True)
-    for detail in outcome.details:
+    for detail in details:
         target.print(Text(f"{'':<{_INDENT}}{detail}"), soft_wrap=True)

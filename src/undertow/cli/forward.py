@@ -60,6 +60,9 @@ def _reference(
             )
         else:
             found.imports[f"import {value.__name__}{as_name}"] = None
+    elif type(value).__name__ == "constexpr" and _plain(value.value):
+        found.constants[name] = f"{name} = tl.constexpr({value.value!r})"
+        found.imports["import triton.language as tl"] = None
     elif str(getattr(value, "__module__", "")).startswith("triton."):
         module = "triton.language" if _in_language(value) else value.__module__
         original = getattr(value, "__name__", str(value))
@@ -67,9 +70,6 @@ def _reference(
         found.imports[f"from {module} import {original}{as_name}"] = None
     elif is_kernel(value):
         _add(innermost(value), name, found, busy)
-    elif type(value).__name__ == "constexpr" and _plain(value.value):
-        found.constants[name] = f"{name} = tl.constexpr({value.value!r})"
-        found.imports["import triton.language as tl"] = None
     elif _plain(value):
         found.constants[name] = f"{name} = {value!r}"
     else:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from undertow.cli.messages import CommandError
+from undertow.errors import UndertowError
 from undertow.ir import Loc
 
 
@@ -122,6 +123,8 @@ def call(shown: str, path: Path, action: Callable[[], Any], verb: str) -> Any:
     """Runs the user's code; what it raises becomes an error that shows where."""
     try:
         return action()
+    except UndertowError:
+        raise
     except (Exception, SystemExit) as error:
         kind = type(error).__name__
         raise CommandError(

@@ -1,9 +1,9 @@
 """A `torch.autograd.Function` around a forward and its derived backward, as text.
 
 The file stands alone: it imports torch and triton. Its semantics are simple. Outputs
-are tensors made for the call. Cotangents are copied into the layout of their output unless
-they have it, gradients start as zeros in the layout of their input, and what a plain
-store needs of the strides is tested in each backward.
+are tensors made for the call. Cotangents are copied into the layout of their output
+unless they have it, gradients start as zeros in the layout of their input, and what a
+plain store needs of the strides is tested in each backward.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def _require_simple(backward: Backward) -> None:
     overwritten = sorted(roles(backward.forward).in_place)
     if overwritten:
         raise CommandError(
-            f"`{name}` reads and overwrites `{overwritten[0]}`, which --wrapper cannot do",
+            f"`{name}` reads and overwrites `{overwritten[0]}`: not with --wrapper",
             hint="wrap the kernel by undertow.differentiable instead",
         )
     for gradient in backward.gradients:
         if not isinstance(gradient.placement.finding, Exclusive | Shared):
             raise CommandError(
-                f"`{gradient.name}` takes more than one launch, which --wrapper cannot do",
+                f"`{gradient.name}` takes more than one launch: not with --wrapper",
                 hint="wrap the kernel by undertow.differentiable instead",
             )
 

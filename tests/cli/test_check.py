@@ -1,0 +1,156 @@
+"""`undertow check`: what it says of a right kernel, and that it finds seeded faults."""
+
+from __future__ import annotations
+
+import pytest
+
+FAULTY = "kernels_faulty.py"
+
+RMS_NORM = """\
+value               ✓ y_ptr against float64, error ≤ 1e-06
+gradient            ✓ x_ptr, w_ptr against float64, error ≤ 1e-06
+finite differences  ✓ x_ptr, w_ptr by every element
+layouts             ✓ sliced, expanded, rows expanded, transposed, cat
+races               ✓ none
+out of bounds       ✓ none
+unwritten           ✓ none
+undefined lanes     ✓ w (line 14): contained
+"""
+
+
+def lines(text: str) -> dict[str, str]:
+    """The outcomes by name, with the faults below them."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        name = line[:20].strip() or name
+        found[name] = f"{found[name]}\n{line[22:]}" if name in found else line[20:]
+    return found
+
+
+def test_a_right_kernel(undertow) -> None:
+    result = undertow("check", "kernels_norms.py::rms_norm")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found, want = lines(result.stdout), lines(RMS_NORM)
+    for name in ("value", "gradient"):  # the last digit is that of the libraries used
+        found[name], want[name] = (
+            t.partition(", error")[0] for t in (found[name], want[name])
+        )
+    assert found == want
+
+
+def test_other_sizes_and_random_directions(undertow) -> None:
+    words = ("check", "kernels_norms.py", "--example", "kernels_norms.py::in_halves")
+    result = undertow(*words)
+    found = lines(result.stdout)
+    assert found["shapes"].startswith(("✓ n = 0, 1, 63, 64, 65", "✗ n = 0"))
+    assert found["finite differences"] == "✓ x_ptr, w_ptr by every element"
+    assert found["gradient"].startswith("✓ x_ptr, w_ptr against float64, error ≤ 1e-0")
+
+
+def check(undertow, kernel: str, *words: str) -> dict[str, str]:
+    """The outcomes for a kernel in which something is wrong."""
+    result = undertow("check", f"{FAULTY}::{kernel}", *words)
+    assert result.exit_code == 1, result.stdout
+    return lines(result.stdout)
+
+
+def test_races(undertow) -> None:
+    result = undertow("check", f"{FAULTY}::race")
+    assert result.exit_code == 1
+    assert "an element of `y_ptr` is written several times" in result.stderr
+    assert "--> kernels_faulty.py:12, in kernel `race`" in result.stderr
+    assert lines(result.stdout)["races"] == (
+        "✗ programs 0 and 1 both write offset 0 of y_ptr (line 12; 8 elements)"
+    )
+
+
+def test_out_of_bounds(undertow) -> None:
+    found = check(undertow, "outside")
+    assert found["value, gradient"] == (
+        "– not compared: the kernel accesses memory out of bounds"
+    )
+    assert found["out of bounds"] == (
+        "✗ program 0 reads x_ptr at offset 8 of 8 elements (line 23, lane 7; 1 in all)"
+    )
+    assert found["races"] == "✓ none"
+
+
+def test_unwritten(undertow) -> None:
+    assert check(undertow, "partial")["unwritten"] == "✗ 1 element of y_ptr"
+    result = undertow("check", f"{FAULTY}::partial", "--allow-unwritten")
+    assert result.exit_code == 0
+    assert lines(result.stdout)["unwritten"] == "✓ 1 element of y_ptr: allowed"
+
+
+def test_undefined_lanes_that_leak(undertow) -> None:
+    assert check(undertow, "leak")["undefined lanes"] == (
+        "✗ x (line 45): masked lanes change an output"
+    )
+
+
+def test_a_value_that_is_lost_in_rounding(undertow) -> None:
+    found = check(undertow, "rounded")
+    assert found["value"].startswith("✗ y_ptr against float64, error ≤ ")
+    assert "wrong; element (" in found["value"]
+    assert found["gradient"].startswith("✓")
+    assert "n = 63: value of y_ptr: " in found["shapes"]
+
+
+def test_a_kernel_without_derivative(undertow) -> None:
+    result = undertow("check", f"{FAULTY}::refused")
+    assert result.exit_code == 1
+    assert "tl.histogram" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("example", "code", "text"),
+    [
+        (
+            "wrong_shape_example",
+            1,
+            "error: `wrong_shape_example` returns a value of type `dict`\n"
+            "hint: return (grid, kwargs) or (grid, args, kwargs)\n",
+        ),
+        (
+            "wrong_size_example",
+            1,
+            "error: parameter `n` of `wrong_size_example` has no integer default\n"
+            "  = it is a size, which `check` varies\n"
+            "hint: write n=64\n",
+        ),
+        ("short_example", 1, "error: the example gives no `y_ptr` of `race`\n"),
+        (
+            "raising_example",
+            2,
+            "error: `raising_example` cannot give arguments: ValueError: "
+            "no data today\n"
+            "  --> kernels_faulty.py:89\n"
+            '   |     raise ValueError("no data today")\n',
+        ),
+    ],
+)
+def test_examples_that_do_not_fit(undertow, example: str, code: int, text: str) -> None:
+    result = undertow("check", f"{FAULTY}::race", "--example", f"{FAULTY}::{example}")
+    assert result.stderr == text
+    assert result.exit_code == code
+
+
+def test_a_kernel_without_example(undertow) -> None:
+    result = undertow("check", "kernels_many.py::tuned")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: `tuned` has no example arguments\n"
+        "  = a function beside it returns them as (grid, kwargs)\n"
+        "hint: write tuned_example(), or pass --example file.py::function\n"
+    )
+
+
+@pytest.mark.gpu
+def test_the_compiled_kernels(undertow) -> None:
+    result = undertow("check", "kernels_norms.py::rms_norm", "--device", "cuda")
+    found = lines(result.stdout)
+    assert result.exit_code == 0, result.stdout
+    assert found["value, cuda"].startswith("✓ y_ptr against float64")
+    assert found["gradient, cuda"].startswith("✓ x_ptr, w_ptr against float64")
+    assert found["layouts, cuda"].startswith("✓ sliced")

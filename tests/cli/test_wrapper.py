@@ -1,0 +1,145 @@
+"""`undertow derive --wrapper`: the file is run by Triton's interpreter, or on a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NORM = """
+import torch
+import norm_bwd
+
+device = "DEVICE"
+torch.manual_seed(0)
+x = torch.randn(5, 11, device=device)[:, :9].requires_grad_()
+w = torch.randn(9, device=device, requires_grad=True)
+y = torch.empty(5, 9, device=device)
+y = norm_bwd.RmsNorm.apply((5,), x, w, y, STRIDE, 9, 1e-6)
+a, b = x.detach().double().requires_grad_(), w.detach().double().requires_grad_()
+want = a * torch.rsqrt((a * a).mean(-1, keepdim=True) + 1e-6) * b
+torch.testing.assert_close(y.double(), want, rtol=1e-5, atol=1e-5)
+for g in (
+    torch.randn(9, 5, device=device).t(),
+    torch.ones((), device=device).expand(5, 9),
+    torch.randn(5, 18, device=device)[:, ::2],
+):
+    got = torch.autograd.grad(y, (x, w), g, retain_graph=True)
+    expected = torch.autograd.grad(want, (a, b), g.double(), retain_graph=True)
+    for one, other in zip(got, expected):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4)
+print("right")
+"""
+
+
+def run(script: str, folder: Path, *, interpret: bool) -> str:
+    """The output of a script in `folder`; stderr if it fails."""
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("TRITON_INTERPRET", None)
+    if interpret:
+        environment["TRITON_INTERPRET"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=folder, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout if done.returncode == 0 else done.stderr
+
+
+def norm(undertow, tmp_path: Path) -> None:
+    """Writes a kernel with separate strides of x and y, and its wrapper."""
+    source = (Path(__file__).parent / "kernels_norms.py").read_text()
+    source = source.replace("y_ptr + row * stride", "y_ptr + row * n_cols")
+    (tmp_path / "norm.py").write_text(source)
+    out = tmp_path / "norm_bwd.py"
+    words = ("-c", "BLOCK=16", "--wrapper", "--out", str(out))
+    result = undertow("derive", f"{tmp_path}/norm.py::rms_norm", *words)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_gradients_in_the_interpreter(undertow, tmp_path: Path) -> None:
+    norm(undertow, tmp_path)
+    script = NORM.replace("DEVICE", "cpu").replace("STRIDE", "11")
+    assert run(script, tmp_path, interpret=True) == "right\n"
+
+
+def test_conditions_are_tested_at_launch(undertow, tmp_path: Path) -> None:
+    norm(undertow, tmp_path)
+    script = NORM.replace("DEVICE", "cpu").replace("STRIDE", "1")
+    script = script.replace("torch.testing.assert_close(y.double(), want", "dict(y=y")
+    error = run(script, tmp_path, interpret=True)
+    assert "ValueError: d_x_ptr is stored plainly only if stride >= n_cols" in error
+
+
+@pytest.mark.gpu
+def test_gradients_on_a_gpu(undertow, tmp_path: Path) -> None:
+    norm(undertow, tmp_path)
+    script = NORM.replace("DEVICE", "cuda").replace("STRIDE", "11")
+    assert run(script, tmp_path, interpret=False) == "right\n"
+
+
+def test_helpers_and_constants_come_along(undertow, tmp_path: Path) -> None:
+    out = tmp_path / "flow.py"
+    words = ("--wrapper", "--out", str(out))
+    assert undertow("derive", "kernels_many.py::by_flow", *words).exit_code == 0
+    text = out.read_text()
+    assert text.startswith(
+        "import torch\nimport triton\nimport triton.language as tl\n"
+    )
+    assert "SCALE = tl.constexpr(2.0)" in text
+    assert "def square(v):" in text
+    assert "class ByFlow(torch.autograd.Function):" in text
+    script = (
+        "import torch, flow\n"
+        "x = torch.randn(40, requires_grad=True)\n"
+        "y = flow.ByFlow.apply((2,), x, torch.empty(40), 0, 40)\n"
+        "y.backward(torch.arange(40.0))\n"
+        "torch.testing.assert_close(x.grad, 4 * x.detach() * torch.arange(40.0))\n"
+        "print('right')\n"
+    )
+    assert run(script, tmp_path, interpret=True) == "right\n"
+
+
+def test_it_is_formatted(undertow, tmp_path: Path) -> None:
+    if importlib.util.find_spec("ruff") is None:
+        pytest.skip("needs ruff")
+    norm(undertow, tmp_path)
+    for words in (["format", "--check"], ["check"]):
+        command = [sys.executable, "-m", "ruff", *words, "--isolated", "norm_bwd.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_what_cannot_be_copied(undertow, tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        "import triton\nimport triton.language as tl\n\nSIZES = [16, 32]\n\n\n"
+        "@triton.jit\n"
+        "def odd(x_ptr, y_ptr, BLOCK: tl.constexpr = len(SIZES)):\n"
+        "    at = tl.arange(0, BLOCK)\n"
+        "    tl.store(y_ptr + at, tl.exp(tl.load(x_ptr + at)))\n"
+    )
+    result = undertow("derive", f"{tmp_path}/odd.py", "--wrapper")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: `odd` refers to `SIZES`, which cannot be copied into a file\n"
+        "hint: derive without --wrapper, and launch the backward from your own module\n"
+    )
+
+
+def test_overwritten_inputs_are_refused(undertow, tmp_path: Path) -> None:
+    (tmp_path / "place.py").write_text(
+        "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
+        "def double(x_ptr, BLOCK: tl.constexpr = 16):\n"
+        "    at = tl.arange(0, BLOCK)\n"
+        "    tl.store(x_ptr + at, 2.0 * tl.load(x_ptr + at))\n"
+    )
+    result = undertow("derive", f"{tmp_path}/place.py", "--wrapper")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: `double` reads and overwrites `x_ptr`: not with --wrapper\n"
+        "hint: wrap the kernel by undertow.differentiable instead\n"
+    )
