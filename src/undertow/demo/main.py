@@ -141,8 +141,13 @@ def held_out_batch(size: int) -> Batch:
     return composer.batch(size)
 
 
+def highlighted(source: str) -> Syntax:
+    """Python source in colour, wrapped where the terminal is narrow."""
+    return Syntax(source, "python", theme="ansi_dark", word_wrap=True)
+
+
 def show_kernel(console: Console) -> None:
-    """Prints the founding kernel, its derived backward, and what checking them finds."""
+    """Prints the founding kernel, its derived backward, and what checks find."""
     import undertow
     from undertow.demo.kernel import (
         GIOU_CONSTEXPRS,
@@ -152,10 +157,10 @@ def show_kernel(console: Console) -> None:
     )
 
     shown = inspect.getsource(giou_kernel.fn)
-    console.print(Syntax(shown, "python", theme="ansi_dark"))
+    console.print(highlighted(shown))
     wrt = ("pred_ptr",)
     derivation = undertow.derive(giou_kernel, GIOU_SIGNATURE, GIOU_CONSTEXPRS, wrt=wrt)
-    console.print(Syntax(derivation.source, "python", theme="ansi_dark"))
+    console.print(highlighted(derivation.source))
     for outcome in check(giou_kernel, example, CheckOptions(wrt)):
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "–"}[outcome.ok]
         console.print(f"{outcome.name} {mark} {outcome.text}")
