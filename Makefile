@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?= -n auto
+SEED ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -32,7 +33,8 @@ docs: $(VENV)/.check
 	@echo "docs/_build/html/index.html"
 
 fuzz: $(VENV)/.test
-	$(BIN)/pytest $(PYTEST_ARGS) -m hypothesis --hypothesis-profile=fuzz
+	$(BIN)/pytest $(PYTEST_ARGS) tests/fuzz --hypothesis-profile=fuzz \
+		--hypothesis-seed=$(SEED)
 
 triton-matrix: $(VENV)/.test
 	$(BIN)/python tools/triton_matrix.py

@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parent / "golden"
 _ROOT = Path(__file__).parent.parent
 
 settings.register_profile("default", derandomize=True, deadline=None, max_examples=50)
-settings.register_profile("fuzz", deadline=None, max_examples=5000)
+settings.register_profile("fuzz", deadline=None, max_examples=2000)
 settings.load_profile("default")
 
 

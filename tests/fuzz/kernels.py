@@ -338,6 +338,9 @@ def _padded_softmax(tile: Tile, x: Lanes) -> Lanes:
     padded = b.pointwise("select", mask, x.value, low)
     scale = b.pointwise("exp", tile.scalar_input().value)
     scores = b.pointwise("mul", padded, b.broadcast(scale, tile.shape))
+    if tile.draw(st.booleans()):
+        top = b.expand_dims(b.reduce(scores, "max", 1), 1)
+        scores = b.pointwise("sub", scores, b.broadcast(top, tile.shape))
     weights = b.pointwise("exp", scores)
     total = b.broadcast(b.expand_dims(b.reduce(weights, "sum", 1), 1), tile.shape)
     needs = frozenset({"rows", "cols"}) & (x.needs | {"cols"})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from hypothesis import event, given
+from hypothesis import event, given, settings
 
 from fuzz.addresses import Accesses, accesses
 from undertow.analysis.exclusive import Shared
 
+SOME = settings(max_examples=max(200, settings.default.max_examples))
+"""More than elsewhere: most random cases are easy."""
 
+
+@SOME
 @given(accesses())
 def test_an_exclusive_address_is_touched_once(case: Accesses) -> None:
     finding = case.finding()
@@ -20,6 +24,7 @@ def test_an_exclusive_address_is_touched_once(case: Accesses) -> None:
         event("does not hold in this launch")
 
 
+@SOME
 @given(accesses())
 def test_covered_elements_are_touched_and_no_others(case: Accesses) -> None:
     finding = case.finding()

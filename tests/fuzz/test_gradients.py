@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derived import check
@@ -10,12 +10,17 @@ from fuzz.kernels import Case, kernels
 from undertow.ir import parse, print_kernel
 from undertow.transform.differentiate import differentiate
 
+SOME = settings(max_examples=max(200, settings.default.max_examples))
+"""More than elsewhere: most random cases are easy."""
 
+
+@SOME
 @given(kernels())
 def test_a_backward_agrees_with_differences_and_forward_mode(case: Case) -> None:
     check(case.kernel, case.args, case.grid)
 
 
+@SOME
 @given(kernels(), st.data())
 def test_so_does_one_that_adds_atomically(case: Case, data: st.DataObject) -> None:
     inputs = [g.of for g in differentiate(case.kernel).gradients]
@@ -23,6 +28,7 @@ def test_so_does_one_that_adds_atomically(case: Case, data: st.DataObject) -> No
     check(case.kernel, case.args, case.grid, atomic=atomic)
 
 
+@SOME
 @given(kernels())
 def test_deriving_twice_gives_one_text_and_the_text_parses(case: Case) -> None:
     first = print_kernel(differentiate(case.kernel).kernel)
