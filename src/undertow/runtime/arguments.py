@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ Key = tuple[object, ...]
 """What a specialisation depends on: dtypes, kinds of numbers, values of constexprs."""
 
 Grid = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
+
+_HALF = 1 << 31
 
 Pick = Callable[[Sequence[Any]], tuple[Any, ...]]
 
@@ -92,9 +95,12 @@ class Binder:
         if float in types:  # and so are 0.0 and -0.0
             fixed = tuple([repr(v) if type(v) is float else v for v in fixed])
         free = [
-            v.dtype if isinstance(v, Tensor) else _kind(v) for v in self._free(values)
-        ]
-        return values, (tuple(free), fixed, types)
+            "i32" if type(v) is int and -_HALF <= v < _HALF
+            else v.dtype if isinstance(v, Tensor)
+            else _kind(v)
+            for v in self._free(values)
+        ]  # fmt: skip
+        return values, (*free, fixed, types)
 
     def _pattern(self, count: int, keywords: tuple[str, ...]) -> _Pattern:
         if count > len(self.names):
@@ -158,7 +164,7 @@ def _kind(value: Any) -> object:
     """What Triton's type of a run-time argument depends on."""
     kind = type(value)
     if kind is int:
-        if -(1 << 31) <= value < 1 << 31:
+        if -_HALF <= value < _HALF:
             return "i32"
         return "i64" if -(1 << 63) <= value < 1 << 63 else "u64"
     if kind is float or kind is bool or value is None:
@@ -188,10 +194,16 @@ def grid_extents(
     """
     raw: Any = grid(dict(zip(names, values, strict=True))) if callable(grid) else grid
     try:
-        extents = [operator.index(extent) for extent in raw]
+        return _extents(*raw)
     except TypeError:
-        extents = []
-    if not 1 <= len(extents) <= 3 or min(extents) < 0:
-        raise LaunchError(f"a grid is a tuple of one to three integers, got {raw!r}")
-    x, y, z = (*extents, 1, 1)[:3]
-    return x, y, z
+        raise LaunchError(
+            f"a grid is a tuple of one to three integers, got {raw!r}"
+        ) from None
+
+
+@functools.lru_cache(maxsize=1024)
+def _extents(x: Any, y: Any = 1, z: Any = 1) -> tuple[int, int, int]:
+    extents = operator.index(x), operator.index(y), operator.index(z)
+    if min(extents) < 0:
+        raise TypeError("negative")
+    return extents

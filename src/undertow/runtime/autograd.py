@@ -27,18 +27,18 @@ def launch(call: Call) -> Any:
     Raises:
         UndertowError: there is no gradient to be had; nothing has been written.
     """
-    outputs = call.outputs
+    recording, tensors = call.recording, call.tensors
+    outputs = tensors[: recording.written]
     if not outputs:
         call.kernel.execute(call)
         return call.result
-    silent = call.recording.silent
-    refuse_outputs([t for i, t in enumerate(outputs) if i not in silent])
-    refuse_inference(call.saved)
-    if call.recording.expanded:
+    refuse_outputs(outputs, recording.silent)
+    refuse_inference(recording.take_saved(tensors))
+    if recording.expanded:
         refuse_expanded(call)
     if len(outputs) > 1 and any(t._is_view() for t in outputs):
         call.swapped = {id(t): in_layout_of(t.detach(), t.stride()) for t in outputs}
-    results = _Launch.apply(call, *call.passed)
+    results = _Launch.apply(call, *recording.take_passed(tensors))
     if call.swapped is not None:
         for output, result in zip(outputs, results, strict=True):
             _refresh(output)
@@ -51,13 +51,16 @@ def launch(call: Call) -> Any:
 _C: Any = torch._C._autograd  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def refuse_outputs(outputs: Sequence[Tensor]) -> None:
+def refuse_outputs(outputs: Sequence[Tensor], silent: Sequence[int] = ()) -> None:
     """Raises what PyTorch raises for an operation in place, before the launch."""
-    for output in outputs:
+    for index, output in enumerate(outputs):
         if output.is_inference():
             raise RuntimeError(
-                "Inplace update to inference tensor outside InferenceMode is not allowed."
+                "Inplace update to inference tensor outside InferenceMode is not "
+                "allowed."
             )
+        if silent and index in silent:
+            continue
         if output._is_view():
             _refresh(output)
             base: Any = output._base
@@ -115,18 +118,17 @@ class _Launch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *passed: Tensor) -> Any:
         call.kernel.execute(call)
-        recording, outputs = call.recording, call.outputs
+        recording, tensors = call.recording, call.tensors
+        outputs = tensors[: recording.written]
         if call.swapped is None:
             ctx.mark_dirty(*outputs)
         else:
             outputs = tuple([call.swapped[id(t)] for t in outputs])
         if recording.silent:
             ctx.mark_non_differentiable(*[outputs[i] for i in recording.silent])
-        ctx.save_for_backward(*call.saved)
+        ctx.save_for_backward(*recording.take_saved(tensors))
         ctx.set_materialize_grads(False)
-        ctx.recording = recording
-        ctx.scalars = call.scalars
-        ctx.options = call.options
+        ctx.launch = recording, call.scalars, call.options
         return outputs
 
     @staticmethod
@@ -137,22 +139,26 @@ class _Launch(torch.autograd.Function):
 
 
 def _backward(ctx: Any, *cotangents: Tensor | None) -> Any:
-    recording: Recording = ctx.recording
+    launch: tuple[Recording, tuple[Any, ...], dict[str, Any]] = ctx.launch
+    recording, scalars, options = launch
     needed: tuple[bool, ...] = ctx.needs_input_grad
     gradients: list[Tensor | None] = [None] * len(needed)
     cts = _readable(recording, cotangents)
-    device = next((ct.device for ct in cts if ct is not None), None)
-    if device is None:
+    for ct in cts:
+        if ct is not None:
+            device = ct.device
+            break
+    else:
         return tuple(gradients)
     saved = _laid_out(ctx.saved_tensors, recording.saved_strides)
-    plan = _plan(recording, needed[1:], cts, ctx.scalars)
+    plan = _plan(recording, needed[1:], cts, scalars)
     if plan.atomic and torch.are_deterministic_algorithms_enabled():
         refuse_nondeterministic(plan, recording.specialisation.forward.name)
     read = [_placed(cts[ct.index], ct.strides) for ct in plan.cotangents]
     buffers = [_buffer(g, cts, device) for g in plan.gradients]
     if buffers:
-        pool = (*saved, *read, *buffers, *ctx.scalars, *plan.strides)
-        execute(plan, plan.take(pool), recording.grid, device, ctx.options)
+        pool = (*saved, *read, *buffers, *scalars, *plan.strides)
+        execute(plan, plan.take(pool), recording.grid, device, options)
     for g, written in zip(plan.gradients, buffers, strict=True):
         gradients[g.slot + 1] = _finished(g, written)
     for slot, layout in plan.zeros:
@@ -227,17 +233,31 @@ def _placed(ct: Tensor | None, strides: tuple[int, ...] | None) -> Tensor:
 def _buffer(
     plan: GradientPlan, cts: Sequence[Tensor | None], device: torch.device
 ) -> Tensor:
-    layout, zero = plan.layout, plan.start == "zero"
-    fresh = buffer(layout.size, layout.stride, plan.dtype, device, zero=zero)
+    layout = plan.layout
+    if plan.dense:
+        fresh = torch.empty_strided(
+            layout.size, layout.stride, dtype=plan.dtype, device=device
+        )
+        if plan.start == "empty":
+            return fresh
+        if plan.start == "zero":
+            return fresh.zero_()
+    elif plan.start != "cotangent":
+        zero = plan.start == "zero"
+        return buffer(layout.size, layout.stride, plan.dtype, device, zero=zero)
+    else:
+        fresh = buffer(layout.size, layout.stride, plan.dtype, device)
     ct = None if plan.cotangent is None else cts[plan.cotangent]
-    return fresh if ct is None else fresh.copy_(ct)
+    assert ct is not None
+    return fresh.copy_(ct)
 
 
 def _finished(plan: GradientPlan, written: Tensor) -> Tensor:
     if plan.expanded:
         written = collapsed(written)
-    same = plan.dtype is plan.layout.dtype
-    return written if same else written.to(plan.layout.dtype)
+    if plan.dtype is not plan.layout.dtype:
+        written = written.to(plan.layout.dtype)
+    return written
 
 
 def execute(
@@ -256,7 +276,7 @@ def execute(
         names = [p.name for p in kernel.params]
         run_on_cpu(kernel, dict(zip(names, arguments, strict=True)), grid)
         return
-    options = {**derivation.constexprs, **options}
+    options = {**derivation.constexprs, **options} if options else derivation.constexprs
     run = derivation.function.run
     if torch.cuda.current_device() == device.index:
         run(*arguments, grid=grid, warmup=False, **options)

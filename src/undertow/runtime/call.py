@@ -9,7 +9,7 @@ from torch import Tensor
 from undertow.errors import LaunchError
 from undertow.runtime.arguments import Grid, Key, Values, grid_extents
 from undertow.runtime.geometry import aliases, near
-from undertow.runtime.recording import record
+from undertow.runtime.recording import Recording, record
 from undertow.runtime.specialisation import Specialisation
 
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")
@@ -77,28 +77,16 @@ class Call:
         self.specialisation, self.key, self.values = specialisation, key, values
         self.options = {n: keywords[n] for n in LAUNCH_OPTIONS if n in keywords}
         self.extents = grid_extents(self.grid, specialisation.names, values)
-        self._look_up()
-        spec, written = self.specialisation, len(self.specialisation.stored)
-        if not near(self.tensors, self.recording.reach, written):
-            return
-        pairs = aliases(spec.forward.name, spec.tensors, self.tensors, written)
-        if pairs:
-            self.specialisation = spec.with_aliases(pairs)
-            self._look_up()
+        recording = self._look_up()
+        written = recording.written
+        if near(self.tensors, recording.reach, written):
+            kernel, names = specialisation.forward.name, specialisation.tensors
+            pairs = aliases(kernel, names, self.tensors, written)
+            if pairs:
+                self.specialisation = specialisation.with_aliases(pairs)
+                self._look_up()
 
-    @property
-    def outputs(self) -> tuple[Tensor, ...]:
-        return self.tensors[: len(self.specialisation.stored)]
-
-    @property
-    def passed(self) -> tuple[Tensor, ...]:
-        return self.recording.take_passed(self.tensors)
-
-    @property
-    def saved(self) -> tuple[Tensor, ...]:
-        return self.recording.take_saved(self.tensors)
-
-    def _look_up(self) -> None:
+    def _look_up(self) -> Recording:
         spec = self.specialisation
         tensors = self.tensors = spec.take_tensors(self.values)
         scalars = self.scalars = spec.take_scalars(self.values)
@@ -108,7 +96,8 @@ class Call:
         if recording is None:
             recording = record(spec, tensors, scalars, self.extents)
             spec.keep((geometry, self.extents, spec.numbers(scalars)), recording)
-        self.recording = recording
+        self.recording: Recording = recording
+        return recording
 
     def settle(
         self,

@@ -80,12 +80,12 @@ def near(tensors: Sequence[Tensor], reach: Sequence[int], written: int) -> bool:
         written: how many of them the kernel stores to.
     """
     starts = [t.data_ptr() for t in tensors]
-    ends = [start + length for start, length in zip(starts, reach, strict=True)]
-    count = len(starts)
     for i in range(written):
-        start, end = starts[i], ends[i]
-        for j in range(i + 1, count):
-            if starts[j] < end and start < ends[j]:
+        start = starts[i]
+        end = start + reach[i]
+        for j in range(i + 1, len(starts)):
+            other = starts[j]
+            if other < end and start < other + reach[j]:
                 return True
     return False
 

@@ -15,7 +15,13 @@ from undertow.analysis.exclusive import Exclusive
 from undertow.analysis.launch import Launch
 from undertow.runtime.arguments import Pick, picker
 from undertow.runtime.derivation import Derivation
-from undertow.runtime.geometry import Layout, meets_itself, outputs_strides, own_strides
+from undertow.runtime.geometry import (
+    Layout,
+    is_dense,
+    meets_itself,
+    outputs_strides,
+    own_strides,
+)
 from undertow.runtime.specialisation import TORCH, Specialisation
 from undertow.transform.differentiate import Gradient
 
@@ -44,6 +50,7 @@ class GradientPlan:
         slot: its place among the tensors that autograd sees.
         layout: of the input, and with the dtype its gradient has in the end.
         dtype: of the buffer.
+        dense: whether the layout has no gaps, so that the buffer is an ordinary tensor.
         start: what stands in it before the launch.
         cotangent: the place of its cotangent among the outputs, if it is overwritten.
         expanded: whether elements of the input share memory.
@@ -52,6 +59,7 @@ class GradientPlan:
     slot: int
     layout: Layout
     dtype: torch.dtype
+    dense: bool
     start: Start
     cotangent: int | None = None
     expanded: bool = False
@@ -169,11 +177,12 @@ def _gradient(
     launch: Launch,
 ) -> GradientPlan:
     dtype = TORCH[gradient.dtype.name]
+    dense = is_dense(layout.size, layout.stride)
     if gradient.of in specialisation.stored:  # what stood there before the forward
         where = specialisation.stored.index(gradient.of)
         if gradient.of not in given:
-            return GradientPlan(slot, layout, dtype, "zero")
-        return GradientPlan(slot, layout, dtype, "cotangent", where)
+            return GradientPlan(slot, layout, dtype, dense, "zero")
+        return GradientPlan(slot, layout, dtype, dense, "cotangent", where)
     finding, length = gradient.placement.finding, layout.span
     covered = (
         isinstance(finding, Exclusive)
@@ -185,4 +194,4 @@ def _gradient(
     expanded = any(n > 1 and step == 0 for n, step in pairs)
     assert not meets_itself(layout)
     start = "empty" if covered else "zero"
-    return GradientPlan(slot, layout, dtype, start, expanded=expanded)
+    return GradientPlan(slot, layout, dtype, dense, start, expanded=expanded)

@@ -30,6 +30,8 @@ class Recording:
         grid: three extents.
         layouts: of `specialisation.tensors`.
         reach: bytes from each one's first element to behind its last.
+        written: how many of them the kernel stores to; they come first.
+        wrt: the inputs that need a gradient.
         passed: names of the tensors that autograd sees: outputs, then inputs that need
             a gradient.
         saved: names of the tensors that some backward reads.
@@ -45,6 +47,7 @@ class Recording:
     grid: Extents
     layouts: tuple[Layout, ...]
     reach: tuple[int, ...]
+    written: int
     wrt: frozenset[str]
     passed: tuple[str, ...]
     saved: tuple[str, ...]
@@ -116,6 +119,7 @@ def record(
         grid,
         layouts,
         tuple(at.span * size for at, size in zip(layouts, sizes, strict=True)),
+        len(spec.stored),
         wrt,
         passed,
         saved,
