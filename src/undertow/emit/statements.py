@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from undertow.emit.expressions import Expressions, hints
-from undertow.emit.layout import MAX_CALL, MAX_EXPRESSION, fits, wrap
+from undertow.emit.layout import (
+    MAX_CALL,
+    MAX_EXPRESSION,
+    MIN_EXPRESSION,
+    closing_of,
+    fits,
+    wrap,
+)
 from undertow.emit.names import Names, Wishes
 from undertow.emit.order import ordered
 from undertow.emit.text import ATOM, call
@@ -164,6 +171,14 @@ class _Run:
         place = f"{os.path.basename(loc.file)}:{loc.line}" if loc.known else ""
         comment = f"  # {place}" if place and place != self.place else ""
         self.place = place or self.place
+        load, dtype = cast_of_load(expression)
+        if (
+            load
+            and fits(f"{indent}{target}{load}.to(")
+            and not fits(f"{indent}{target}{expression}")
+        ):
+            self.line(depth, target, load, loc)
+            expression, comment = f"{target.removesuffix(' = ')}.to({dtype})", ""
         statement = f"{indent}{target}{expression}"
         if comment and fits(statement) and not fits(statement + comment):
             self.lines.append(f"{indent}{comment.lstrip()}")
@@ -192,9 +207,12 @@ class _Run:
             if v.op and v.op.opcode not in ("load", *TRANSPARENT)
         ]
         sizes = {v: len(self.expressions.text(v).text) for v in inner}
-        good = [v for v in inner if sizes[v] <= MAX_EXPRESSION and sizes[v] > 12]
-        if good:
-            self.too_long.add(max(good, key=lambda v: sizes[v]))
+        short = [v for v in inner if MIN_EXPRESSION < sizes[v] <= MAX_EXPRESSION]
+        long = [v for v in inner if sizes[v] > MAX_EXPRESSION]
+        if short:
+            self.too_long.add(max(short, key=lambda v: sizes[v]))
+        elif long:
+            self.too_long.add(min(long, key=lambda v: sizes[v]))
 
     def inlined(self, op: Op) -> list[Value]:
         found: list[Value] = []
@@ -267,6 +285,16 @@ class _Run:
             self.line(depth, f"{name} = ", self.expressions.full(value), last.loc)
         if not names and len(region.ops) == 1:
             self.lines.append("    " * depth + "pass")
+
+
+def cast_of_load(expression: str) -> tuple[str, str]:
+    """The load and the dtype of ``tl.load(...).to(dtype)``; else empty."""
+    if not expression.startswith("tl.load("):
+        return "", ""
+    end = closing_of(expression, len("tl.load")) + 1
+    load, move = expression[:end], expression[end:]
+    cast = move.startswith(".to(") and "(" not in move[4:]
+    return (load, move[4:-1]) if cast else ("", "")
 
 
 def rounds(value: Value) -> bool:
