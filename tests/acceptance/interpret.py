@@ -2,7 +2,7 @@
 
 JOBS holds a list of (source file, kernel, grid, arguments by name); RESULTS then holds
 for each the arguments as the kernel left them, or the error as text. Needs
-``TRITON_INTERPRET=1`` and nothing of Undertow. The interpreter has no libdevice, so what
+``TRITON_INTERPRET=1`` and nothing of Undertow. The interpreter has no libdevice: what
 kernels use of it is written in `tl`.
 """
 

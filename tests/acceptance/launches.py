@@ -16,7 +16,7 @@ from undertow import evaluate
 from undertow.evaluate import Tolerance
 from undertow.ir import Kernel
 from undertow.runtime.derivation import Derivation, derive
-from undertow.runtime.geometry import in_layout_of, own_strides
+from undertow.runtime.geometry import Layout, outputs_strides, own_strides
 
 HALF = {torch.float16: "f16", torch.bfloat16: "bf16"}
 DTYPES = {torch.float32: "f32", **HALF}
@@ -147,13 +147,12 @@ class Oracle:
         for ct in backward.cotangents:
             output, given = args[ct.of], cotangents[ct.of]
             assert isinstance(output, Tensor)
-            laid = tuple(output.shape), output.stride()
+            laid = Layout.of(output)
             given = given.to(held or self.dtype)
             values = own_strides(ct, laid, given.stride(), launch)  # type: ignore[arg-type]
             if values is None:
-                given = in_layout_of(given, output.shape, output.stride())
-                values = own_strides(ct, laid, laid[1], launch)  # type: ignore[arg-type]
-            assert values is not None
+                given = converted(given, given.dtype, layout=output)
+                values = outputs_strides(ct, launch)
             args[ct.name] = given
             args.update(zip((s.name for s in ct.strides), values, strict=False))
         for g in backward.gradients:

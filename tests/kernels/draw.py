@@ -24,11 +24,15 @@ def laid_out(
 
 
 def converted(
-    tensor: Tensor, dtype: torch.dtype, device: str | torch.device = "cpu"
+    tensor: Tensor,
+    dtype: torch.dtype,
+    device: str | torch.device = "cpu",
+    layout: Tensor | None = None,
 ) -> Tensor:
-    """A copy of floats in `dtype`, in the same layout; the gaps are NaN."""
+    """A copy of floats in `dtype`, in the same or another's layout; gaps are NaN."""
     wanted = dtype if tensor.is_floating_point() else tensor.dtype
-    copy = laid_out(tensor.shape, tensor.stride(), wanted, device)
+    stride = (tensor if layout is None else layout).stride()
+    copy = laid_out(tensor.shape, stride, wanted, device)
     return copy.copy_(tensor)
 
 
