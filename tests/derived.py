@@ -37,8 +37,8 @@ def gradients(
 ) -> Tensors:
     """The gradients of <cotangent, output>, in float64, by the derived backward.
 
-    Undefined lanes hold NaN. Buffers start as a launch has them: NaN where the kernel is
-    proved to write everything, zero elsewhere. Plain stores are checked for races.
+    Undefined lanes hold NaN. Buffers start as a launch has them: NaN where the kernel
+    is proved to write everything, zero elsewhere. Plain stores are checked for races.
     """
     backward = differentiate(kernel, wrt, list(cotangents), atomic=atomic)
     launch = facts(args, grid)

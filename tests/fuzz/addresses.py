@@ -42,7 +42,7 @@ class Index:
 
 @dataclass(repr=False)
 class Accesses:
-    """A kernel that adds to one buffer, a launch of it, and the addresses it touches."""
+    """A kernel that adds to one buffer, a launch, and the addresses it touches."""
 
     kernel: Kernel
     launch: dict[str, int]
@@ -148,7 +148,7 @@ class Building:
         return self.draw(st.sampled_from([1, 1, 2, 3, 4, 5, 8, 12, 16, -1, -2, 0]))
 
     def scaled(self, parts: list[Index]) -> Index:
-        """A sum that often tells its parts apart: each weight passes what came before."""
+        """A sum that often tells its parts apart: a weight passes what came before."""
         terms: list[Index] = []
         span = 1
         for x in parts:

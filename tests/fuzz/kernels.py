@@ -1,8 +1,9 @@
 """Random kernels over tiles of rows and columns, built directly in IR.
 
-Every kernel is one whose outputs are defined: each value remembers which masks its lanes
-need to be defined, and is only summed along an axis that needs none. Functions are
-smooth and of order one wherever they are computed, so that finite differences converge.
+Every kernel is one whose outputs are defined: each value remembers which masks its
+lanes need to be defined, and is only summed along an axis that needs none. Functions
+are smooth and of order one wherever they are computed, so that finite differences
+converge.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from torch import Tensor
 
 from undertow.ir import (
     F32,
-
     I32,
     Access,
     Builder,
@@ -89,7 +89,9 @@ class Tile:
         self.stride = self.number("stride", self.n + self.pad)
         b, pid = self.b, self.b.program_id(0)
         first = b.pointwise("mul", pid, b.const(self.r, scalar(I32)))
-        self.rows = b.pointwise("add", b.broadcast(first, (self.r,)), self.range(self.r))
+        self.rows = b.pointwise(
+            "add", b.broadcast(first, (self.r,)), self.range(self.r)
+        )
         self.cols = self.range(self.c)
         wide_m = b.broadcast(self.size_m, (self.r,))
         wide_n = b.broadcast(self.size_n, (self.c,))
@@ -166,7 +168,9 @@ class Tile:
         self, base: Value, offsets: tuple[Value, ...], by_row: bool = True
     ) -> Lanes:
         shape = max((o.shape for o in offsets), key=len, default=())
-        needs = {"rows", "cols"} if len(shape) == 2 else {"rows"} if by_row else {"cols"}
+        needs = (
+            {"rows", "cols"} if len(shape) == 2 else {"rows"} if by_row else {"cols"}
+        )
         if self.n == self.c and self.draw(st.booleans()):
             needs -= {"cols"}
         mask = self.mask(shape, frozenset(needs), by_row)
@@ -410,7 +414,16 @@ def kernels(draw: Draw) -> Case:
 def _step(tile: Tile, pool: list[Lanes], inputs: list[Callable[[], Lanes]]) -> Lanes:
     draw = tile.draw
     x = pool[-1] if draw(st.booleans()) else draw(st.sampled_from(pool))
-    kinds = ["unary", "binary", "binary", "input", "reduce", "move", "branch", "softmax"]
+    kinds = [
+        "unary",
+        "binary",
+        "binary",
+        "input",
+        "reduce",
+        "move",
+        "branch",
+        "softmax",
+    ]
     match draw(st.sampled_from(kinds)):
         case "unary":
             unary = draw(st.sampled_from(UNARY))

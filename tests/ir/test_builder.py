@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import math
 
-from undertow.ir import F32, I1, I32, Access, Builder, PointerType, TensorType, Value, scalar
+from undertow.ir import (
+    F32,
+    I1,
+    I32,
+    Access,
+    Builder,
+    PointerType,
+    TensorType,
+    Value,
+    scalar,
+)
 
 
 def test_equal_ops_are_one_value() -> None:
@@ -17,7 +27,12 @@ def test_equal_ops_are_one_value() -> None:
 
 def test_constants_are_told_apart_by_bits_and_type() -> None:
     b, f, i = Builder(), scalar(F32), scalar(I32)
-    values = [b.const(0.0, f), b.const(-0.0, f), b.const(0, i), b.const(False, scalar(I1))]
+    values = [
+        b.const(0.0, f),
+        b.const(-0.0, f),
+        b.const(0, i),
+        b.const(False, scalar(I1)),
+    ]
     assert len(set(values)) == 4
     assert b.const(math.nan, f) is b.const(math.nan, f)
     assert b.const(1, TensorType(I32, (2,))) is not b.const(1, i)

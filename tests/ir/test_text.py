@@ -114,7 +114,8 @@ INVALID = {
     "the mask must be i1": "  %1 = load(%p, %i) <mask=True> : f32",
     "takes a scalar i1 and two blocks": "  %1 = if(%i) : f32 {\n yield(%x)\n }",
     "`yield` must end a nested block": "  yield(%x)",
-    "unknown kind": "  %2 = broadcast(%x) : f32[2]\n  %1 = reduce(%2) <axis=0, kind='s'> : f32",
+    "unknown kind": "  %2 = broadcast(%x) : f32[2]\n"
+    "  %1 = reduce(%2) <axis=0, kind='s'> : f32",
     "axis 1 is out of range": "  %2 = broadcast(%x) : f32[2]\n"
     "  %1 = reduce(%2) <axis=1, kind='sum'> : f32",
 }  # fmt: skip

@@ -139,7 +139,9 @@ def test_a_product_with_zeros_has_the_products_of_the_others(zeros: int) -> None
 def test_reductions_of_floats_have_a_rule_or_give_integers() -> None:
     floats = {"sum", "prod", "max", "min"}
     assert floats | {"argmax", "argmin"} == {
-        kind for kind in REDUCTIONS if kind not in "smax smin umax umin and or xor".split()
+        kind
+        for kind in REDUCTIONS
+        if kind not in "smax smin umax umin and or xor".split()
     }
 
 

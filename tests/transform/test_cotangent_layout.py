@@ -12,7 +12,9 @@ from undertow.ir import Kernel
 from undertow.transform.cotangent_layout import StridedCotangent
 from undertow.transform.differentiate import differentiate
 
-SQUARE = "  %x = load({x}) <mask=True> : f32[{shape}]\n  %y = mul(%x, %x) : f32[{shape}]\n"
+SQUARE = (
+    "  %x = load({x}) <mask=True> : f32[{shape}]\n  %y = mul(%x, %x) : f32[{shape}]\n"
+)
 
 
 def body(lanes: str, offsets: str, shape: str) -> str:

@@ -1,4 +1,4 @@
-"""Where contributions go: plain stores, merged ones, atomic ones, overwritten buffers."""
+"""Where contributions go: stored, merged, added atomically, or over a buffer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def writes(backward: Backward, of: str) -> Counter[str]:
     """How often each kind of memory op writes the gradient of `of`."""
     name = next(g.name for g in backward.gradients if g.of == of)
     ops = [op for op in walk(backward.kernel.body) if op.opcode != "load"]
-    return Counter(op.opcode for op in ops if op.operands and op.operands[0].name == name)
+    return Counter(
+        op.opcode for op in ops if op.operands and op.operands[0].name == name
+    )
 
 
 def placed(kernel: Kernel, of: str, **options: object) -> Exclusive | Shared:
@@ -187,7 +189,9 @@ def test_overlapping_rows_are_added_atomically_when_the_launch_says_so() -> None
 
 
 def test_a_weight_shared_by_rows_is_added_atomically_in_f32() -> None:
-    body = COPY_ROWS.replace("load(%x_ptr, %mask, %row, %lane)", "load(%x_ptr, %mask, %lane)")
+    body = COPY_ROWS.replace(
+        "load(%x_ptr, %mask, %row, %lane)", "load(%x_ptr, %mask, %lane)"
+    )
     backward = differentiate(forward(body))
     assert writes(backward, "x_ptr") == {"atomic_add": 1}
     (gradient,) = backward.gradients
@@ -244,7 +248,7 @@ def test_an_overwritten_input_that_is_needed_is_refused() -> None:
     assert "`x_ptr` is overwritten, and its old value is needed" in error.fact
 
 
-SQUARE = LANES + LOAD + "  %y = mul(%x, %x) : f32[8] @\"sq.py\":5:5:y\n"
+SQUARE = LANES + LOAD + '  %y = mul(%x, %x) : f32[8] @"sq.py":5:5:y\n'
 IN_PLACE = STORE.replace("%y_ptr", "%x_ptr")
 
 
@@ -260,7 +264,9 @@ def test_reading_what_was_written_is_refused() -> None:
 
 
 def test_reading_more_than_is_overwritten_is_refused() -> None:
-    body = SHIFTED.replace("store(%y_ptr", "store(%x_ptr").replace("mul(%x, %z)", "add(%x, %z)")
+    body = SHIFTED.replace("store(%y_ptr", "store(%x_ptr").replace(
+        "mul(%x, %z)", "add(%x, %z)"
+    )
     error = refused(forward(body))
     assert "is read and overwritten, and its gradient is no plain store" in error.fact
 
@@ -329,14 +335,19 @@ def test_stores_to_two_halves_are_proved_apart() -> None:
     backward = differentiate(forward(body, "x c y"))
     (stores,) = backward.stores
     assert stores.several
-    assert stores.finding.holds({"n": 3, "s": 8, "m": 0, "grid0": 2, "grid1": 1, "grid2": 1})
+    assert stores.finding.holds(
+        {"n": 3, "s": 8, "m": 0, "grid0": 2, "grid1": 1, "grid2": 1}
+    )
     args = launch(3, 8, x=uniform(2, 8), c=uniform(3), y=torch.zeros(2, 8))
     check(forward(body, "x c y"), args, (2,))
 
 
 def test_atomic_updates_are_refused() -> None:
     body = SQUARE + STORE.replace("store(", "atomic_add(")
-    assert refused(forward(body)).fact == "atomic updates of `y_ptr` are not differentiated"
+    assert (
+        refused(forward(body)).fact
+        == "atomic updates of `y_ptr` are not differentiated"
+    )
 
 
 @pytest.mark.parametrize("n", [0, 1, 8, 13])

@@ -88,7 +88,9 @@ EMPTY_ROWS = (
 
 def test_an_empty_row_has_gradient_zero_although_its_mean_is_undefined() -> None:
     args = launch(0, 8, x=uniform(2, 8), g=uniform(1), y=torch.zeros(2, 8))
-    found = gradients(forward(EMPTY_ROWS, "x g y"), args, (2,), {"y_ptr": uniform(2, 8)})
+    found = gradients(
+        forward(EMPTY_ROWS, "x g y"), args, (2,), {"y_ptr": uniform(2, 8)}
+    )
     assert found["g_ptr"].tolist() == [0.0]
     args = launch(5, 8, x=uniform(2, 8), g=uniform(1), y=torch.zeros(2, 8))
     check(forward(EMPTY_ROWS, "x g y"), args, (2,))

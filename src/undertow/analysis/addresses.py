@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -44,7 +45,7 @@ class Addresses:
         return [] if mask is None else self._conjuncts(mask)
 
     def through(self, op: Op, polynomial: Polynomial) -> Polynomial:
-        """The polynomial of the result of a lane move or widening, from its operand's."""
+        """The polynomial of a result, from that of the operand that `op` moves."""
         move = _LANEWISE.get(op.opcode)
         return polynomial if move is None else move(op, polynomial)
 
@@ -89,9 +90,7 @@ class Addresses:
                 return lane + Polynomial.constant(op.int_attr("start"))
             case "add" | "sub" | "mul" if value.tensor_type.dtype.bits >= 32:
                 a, b = map(self.of, op.operands)
-                return a + b if op.opcode == "add" else (
-                    a - b if op.opcode == "sub" else a * b
-                )
+                return _ARITHMETIC[op.opcode](a, b)
             case "sdiv" | "srem":
                 return self._digit(op)
             case "cast" if widens(op):
@@ -107,6 +106,13 @@ class Addresses:
             return _atom(op.result)
         kind = "quotient" if op.opcode == "sdiv" else "remainder"
         return Polynomial.symbol(Symbol(kind, of=of, by=by))
+
+
+_ARITHMETIC: dict[str, Callable[[Polynomial, Polynomial], Polynomial]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+}
 
 
 def _atom(value: Value) -> Polynomial:

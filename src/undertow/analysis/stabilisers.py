@@ -1,8 +1,8 @@
 """Maxima that only rescale: subtracted for range, without effect on any output.
 
 In ``exp(x - m) / sum(exp(x - m))`` the maximum keeps the exponentials in range and
-cancels. Its cotangent is zero, though reverse mode would compute it as the difference of
-equal terms, and would have to say how ties of the maximum share it. To see that it
+cancels. Its cotangent is zero, though reverse mode would compute it as the difference
+of equal terms, and would have to say how ties of the maximum share it. To see that it
 cancels, follow `m` as if it were a free variable: each value is then v0 + a·m or
 v0·b^(k·m) with v0 free of `m`, and `m` cancels if every active output has degree zero.
 """

@@ -30,7 +30,7 @@ class Builder:
         self._fold = fold
         self._scopes: list[dict[Key, tuple[Value, ...]]] = [{}]
 
-    # -- the two ways to append ----------------------------------------------------------
+    # -- the two ways to append --
 
     def emit(
         self,
@@ -81,7 +81,7 @@ class Builder:
             self._scopes.pop()
             self.block = outer
 
-    # -- sources and pointwise ------------------------------------------------------------
+    # -- sources and pointwise --
 
     def const(self, value: int | float | bool, type: TensorType) -> Value:
         if type.dtype == I1:
@@ -105,7 +105,7 @@ class Builder:
             "cast", (value,), value.tensor_type.with_dtype(dtype), {"signed": signed}
         )
 
-    # -- structure -------------------------------------------------------------------------
+    # -- structure --
 
     def broadcast(self, value: Value, shape: tuple[int, ...]) -> Value:
         if value.shape == shape:
@@ -147,7 +147,7 @@ class Builder:
             type = type.with_dtype(I32)
         return self.pure("reduce", (value,), type, {"kind": kind, "axis": axis})
 
-    # -- memory and control ----------------------------------------------------------------
+    # -- memory and control --
 
     def load(self, access: Access, type: TensorType, **attrs: Attr) -> Value:
         operands, flags = _segments(access)

@@ -10,7 +10,8 @@ The whole grammar (`printer` writes it, `parser` reads it)::
     type    ::= DTYPE | DTYPE "[" INT,* "]" | "ptr<" DTYPE ">"
     loc     ::= "@" STRING ":" LINE ":" COLUMN (":" VARIABLE)?
 
-Values compare by identity. An op is built once and never changed; a pass builds new ops.
+Values compare by identity. An op is built once and never changed; a pass builds new
+ones.
 """
 
 from __future__ import annotations
@@ -156,8 +157,8 @@ def walk(block: Block) -> Iterator[Op]:
 class Access:
     """The operands of a memory op by role.
 
-    The address is `base` plus the sum of `offsets`, in elements, summed in 64 bits; each
-    offset has the access's shape, or is a scalar.
+    The address is `base` plus the sum of `offsets`, in elements, summed in 64 bits;
+    each offset has the access's shape, or is a scalar.
     """
 
     base: Value

@@ -1,8 +1,8 @@
 """The opcodes: what each takes, and the type of what it gives.
 
 Every opcode stands here once. Its derivative stands in `undertow.rules`, its numerical
-meaning in `undertow.evaluate`, its spelling in `undertow.emit`; a test asks that each of
-them knows every opcode of this table.
+meaning in `undertow.evaluate`, its spelling in `undertow.emit`; a test asks that each
+of them knows every opcode of this table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class OpDef:
     """An opcode.
 
     `typing` is how the result's type follows from the operands: ``same`` as the last
-    operand, ``bool`` of the same shape, or ``explicit`` (given by whoever builds the op).
+    operand, ``bool`` of the same shape, or ``explicit`` (given by whoever builds the
+    op).
     """
 
     name: str
@@ -46,7 +47,7 @@ FLOAT_UNARY = (
 FLOAT_BINARY = (
     "div div_rn fmod pow atan2 hypot copysign fdim maxnum minnum maximum minimum"
 ).split()
-"""`maxnum`/`minnum` prefer the number to a NaN; `maximum`/`minimum` propagate the NaN."""
+"""`maxnum`/`minnum` prefer the number to a NaN; `maximum`/`minimum` pass the NaN on."""
 
 FLOAT_TEST = "isnan isinf isfinite signbit".split()
 
@@ -56,58 +57,55 @@ INT_BINARY = (
 """`sdiv`, `srem` truncate towards zero, as in C; s/u say how the operands are read."""
 
 REDUCTIONS = "sum prod max min smax smin umax umin and or xor argmax argmin".split()
-"""Kinds of `reduce`. Integers use `smax`/`umax`…; argmax takes the first of equal ones."""
+"""Kinds of `reduce`. Integers use `smax`/`umax`…; argmax takes the first of equals."""
 
 INT_PREDICATES = "eq ne slt sle sgt sge ult ule ugt uge".split()
 FLOAT_PREDICATES = "oeq one olt ole ogt oge ord ueq une ult ule ugt uge uno".split()
 """As in LLVM: o… is false, u… is true where an operand is NaN."""
 
 
-def _table() -> dict[str, OpDef]:
-    defs = [
-        # Sources. `const` has attr value; `range` has start and end; the ids have axis.
-        OpDef("const", "source", 0, "explicit"),
-        OpDef("range", "source", 0, "explicit", "int"),
-        OpDef("program_id", "source", 0, "explicit", "int"),
-        OpDef("num_programs", "source", 0, "explicit", "int"),
-        # Arithmetic for floats and integers alike.
-        *(OpDef(name, "pointwise", 2, "same") for name in ("add", "sub", "mul")),
-        OpDef("neg", "pointwise", 1, "same"),
-        OpDef("fma", "pointwise", 3, "same", "float"),
-        # clamp(x, low, high), attr nan: whether a NaN in x is propagated.
-        OpDef("clamp", "pointwise", 3, "same", "float"),
-        *(OpDef(name, "pointwise", 1, "same", "float") for name in FLOAT_UNARY),
-        *(OpDef(name, "pointwise", 2, "same", "float") for name in FLOAT_BINARY),
-        *(OpDef(name, "pointwise", 1, "bool", "float") for name in FLOAT_TEST),
-        *(OpDef(name, "pointwise", 2, "same", "int") for name in INT_BINARY),
-        # cmp has attr predicate; select(condition, then, else).
-        OpDef("cmp", "pointwise", 2, "bool"),
-        OpDef("select", "pointwise", 3, "same"),
-        # cast converts values; attr signed says how an integer side is read.
-        OpDef("cast", "pointwise", 1, "explicit"),
-        OpDef("bitcast", "pointwise", 1, "explicit"),
-        # Structure. broadcast: a scalar to any shape, or extents of 1 to larger ones.
-        OpDef("broadcast", "structural", 1, "explicit"),
-        OpDef("expand_dims", "structural", 1, "explicit"),
-        OpDef("reshape", "structural", 1, "explicit"),
-        OpDef("transpose", "structural", 1, "explicit"),
-        # join(a, b) stacks along a new last axis of extent 2; split takes it apart.
-        OpDef("join", "structural", 2, "explicit"),
-        OpDef("split", "structural", 1, "explicit"),
-        # reduce has attrs kind and axis.
-        OpDef("reduce", "reduction", 1, "explicit"),
-        # Memory: operands as `core.Access` splits them, attrs mask and other (bools).
-        OpDef("load", "memory", None, "explicit"),
-        OpDef("store", "memory", None, "explicit"),
-        OpDef("atomic_add", "memory", None, "explicit"),
-        # Control: if(condition) has two regions, each ending in yield(results).
-        OpDef("if", "control", 1, "explicit"),
-        OpDef("yield", "control", None, "explicit"),
-        # assume(condition): a fact for the analyses. section: a heading (attr title).
-        OpDef("assume", "note", 1, "explicit"),
-        OpDef("section", "note", 0, "explicit"),
-    ]
-    return {d.name: d for d in defs}
+_DEFS = [
+    # Sources. `const` has attr value; `range` has start and end; the ids have axis.
+    OpDef("const", "source", 0, "explicit"),
+    OpDef("range", "source", 0, "explicit", "int"),
+    OpDef("program_id", "source", 0, "explicit", "int"),
+    OpDef("num_programs", "source", 0, "explicit", "int"),
+    # Arithmetic for floats and integers alike.
+    *(OpDef(name, "pointwise", 2, "same") for name in ("add", "sub", "mul")),
+    OpDef("neg", "pointwise", 1, "same"),
+    OpDef("fma", "pointwise", 3, "same", "float"),
+    # clamp(x, low, high), attr nan: whether a NaN in x is propagated.
+    OpDef("clamp", "pointwise", 3, "same", "float"),
+    *(OpDef(name, "pointwise", 1, "same", "float") for name in FLOAT_UNARY),
+    *(OpDef(name, "pointwise", 2, "same", "float") for name in FLOAT_BINARY),
+    *(OpDef(name, "pointwise", 1, "bool", "float") for name in FLOAT_TEST),
+    *(OpDef(name, "pointwise", 2, "same", "int") for name in INT_BINARY),
+    # cmp has attr predicate; select(condition, then, else).
+    OpDef("cmp", "pointwise", 2, "bool"),
+    OpDef("select", "pointwise", 3, "same"),
+    # cast converts values; attr signed says how an integer side is read.
+    OpDef("cast", "pointwise", 1, "explicit"),
+    OpDef("bitcast", "pointwise", 1, "explicit"),
+    # Structure. broadcast: a scalar to any shape, or extents of 1 to larger ones.
+    OpDef("broadcast", "structural", 1, "explicit"),
+    OpDef("expand_dims", "structural", 1, "explicit"),
+    OpDef("reshape", "structural", 1, "explicit"),
+    OpDef("transpose", "structural", 1, "explicit"),
+    # join(a, b) stacks along a new last axis of extent 2; split takes it apart.
+    OpDef("join", "structural", 2, "explicit"),
+    OpDef("split", "structural", 1, "explicit"),
+    # reduce has attrs kind and axis.
+    OpDef("reduce", "reduction", 1, "explicit"),
+    # Memory: operands as `core.Access` splits them, attrs mask and other (bools).
+    OpDef("load", "memory", None, "explicit"),
+    OpDef("store", "memory", None, "explicit"),
+    OpDef("atomic_add", "memory", None, "explicit"),
+    # Control: if(condition) has two regions, each ending in yield(results).
+    OpDef("if", "control", 1, "explicit"),
+    OpDef("yield", "control", None, "explicit"),
+    # assume(condition): a fact for the analyses. section: a heading (attr title).
+    OpDef("assume", "note", 1, "explicit"),
+    OpDef("section", "note", 0, "explicit"),
+]
 
-
-OPS: dict[str, OpDef] = _table()
+OPS: dict[str, OpDef] = {d.name: d for d in _DEFS}

@@ -43,7 +43,7 @@ class _Parser:
         self.position = 0
         self.values: dict[str, Value] = {}
 
-    # -- tokens -----------------------------------------------------------------------------
+    # -- tokens --
 
     def peek(self) -> str:
         return self.tokens[self.position][1] if self.position < len(self.tokens) else ""
@@ -54,7 +54,8 @@ class _Parser:
         _, text, line = self.tokens[self.position]
         if expected is not None and text != expected:
             raise IRError(
-                f"line {line} of the printed kernel: expected `{expected}`, got `{text}`"
+                f"line {line} of the printed kernel: expected `{expected}`, "
+                f"got `{text}`"
             )
         self.position += 1
         return text
@@ -73,7 +74,7 @@ class _Parser:
                 self.take(",")
         return items
 
-    # -- grammar ----------------------------------------------------------------------------
+    # -- grammar --
 
     def kernel(self) -> Kernel:
         self.take("kernel")

@@ -85,7 +85,7 @@ def _types(types: Sequence[Type]) -> str:
     return ", ".join(map(str, types))
 
 
-# -- rules by opcode: each gives the fault in words, or None ------------------------------------
+# -- rules by opcode: each gives the fault in words, or None --
 
 
 def _pointwise(op: Op, definition: OpDef) -> str | None:

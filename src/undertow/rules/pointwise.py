@@ -24,6 +24,7 @@ def register(table: Table) -> None:
     """Adds the verdicts of every pointwise opcode."""
     _arithmetic(table)
     _transcendental(table)
+    _of_two(table)
     _choices(table)
     _zeros(table)
 
@@ -36,7 +37,9 @@ def _arithmetic(table: Table) -> None:
     binary("mul", lambda t, a, b, y: t * b, lambda t, a, b, y: t * a)
     binary("div", lambda t, a, b, y: t / b, lambda t, a, b, y: -(t * y / b))
     binary("div_rn", lambda t, a, b, y: t / b, lambda t, a, b, y: -(t * y / b))
-    binary("fmod", lambda t, a, b, y: t, lambda t, a, b, y: -(t * _f("rint", (a - y) / b)))
+    binary(
+        "fmod", lambda t, a, b, y: t, lambda t, a, b, y: -(t * _f("rint", (a - y) / b))
+    )
     table.ternary(
         "fma",
         lambda t, a, b, c, y: t * b,
@@ -47,7 +50,7 @@ def _arithmetic(table: Table) -> None:
 
 
 def _transcendental(table: Table) -> None:
-    unary, binary = table.unary, table.binary
+    unary = table.unary
     unary("exp", lambda t, x, y: t * y)
     unary("exp2", lambda t, x, y: t * y * _LN2)
     unary("expm1", lambda t, x, y: t * (y + 1.0))
@@ -74,6 +77,10 @@ def _transcendental(table: Table) -> None:
     unary("erf", lambda t, x, y: t * (_2_SQRT_PI * _f("exp", -(x * x))))
     unary("erfc", lambda t, x, y: -(t * (_2_SQRT_PI * _f("exp", -(x * x)))))
     unary("erfinv", lambda t, x, y: t * (_f("exp", y * y) / _2_SQRT_PI))
+
+
+def _of_two(table: Table) -> None:
+    binary = table.binary
     binary(
         "pow",
         lambda t, a, b, y: where(b.equals(0.0), 0.0, t * b * _f("pow", a, b - 1.0)),
@@ -97,7 +104,7 @@ def _over(t: Expr, y: Expr) -> Expr:
 
 
 def _choices(table: Table) -> None:
-    """Ops that pass one of their operands on: they route `t`, never multiply it by 0."""
+    """Ops that pass one operand on: they route `t`, never multiply it by 0."""
     table.unary("abs", lambda t, x, y: where(x > 0.0, t, where(x < 0.0, -t, 0.0)))
     for opcode in ("maxnum", "maximum", "minnum", "minimum"):
         up = opcode.startswith("max")
@@ -127,8 +134,8 @@ def _choices(table: Table) -> None:
 def _route(t: Expr, mine: Expr, other: Expr, y: Expr, up: bool) -> Expr:
     """The share of `mine` in max(mine, other) or min(mine, other).
 
-    Against a bound (a literal, a constexpr, a scalar argument) a tie gives 0; between two
-    tensors it is split evenly. Comparing with the result rather than with the other
+    Against a bound (a literal, a constexpr, a scalar argument) a tie gives 0; between
+    two tensors it is split evenly. Comparing with the result rather than with the other
     operand keeps the share right where the other one is a NaN that was ignored.
     """
     if is_bound(other.value):

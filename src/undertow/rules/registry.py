@@ -1,8 +1,8 @@
 """The registrars and the table they fill: one verdict for each opcode.
 
-A pointwise rule is a linear map of `t`, elementwise and hence its own transpose: in forward
-mode `t` is the tangent of an operand, in reverse mode the cotangent of the result. One line
-serves both.
+A pointwise rule is a linear map of `t`, elementwise and hence its own transpose: in
+forward mode `t` is the tangent of an operand, in reverse mode the cotangent of the
+result. One line serves both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Transposes of the ops that move lanes, and of the reductions.
 
-Lanes are only moved here: what holds of a cotangent's lanes, its support, is moved by the
-same functions.
+Lanes are only moved here: what holds of a cotangent's lanes, its support, is moved by
+the same functions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Cotangents = tuple[Value | None, ...]
 
 
 def register(table: Table) -> None:
-    """Adds the verdicts of structural, reduction, memory, control and source opcodes."""
+    """Adds the verdicts of every opcode that is not pointwise."""
     table.special("broadcast", "its transpose sums over the lanes it spread over")
     table.structural("expand_dims", _restore_shape)
     table.structural("reshape", _restore_shape)
@@ -60,7 +60,8 @@ def _split(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
 
 
 def widen(b: Builder, value: Value, axis: int, shape: tuple[int, ...]) -> Value:
-    """Repeats `value`, a reduction of `shape` along `axis`, over the lanes it came from."""
+    """Repeats `value`, a reduction of `shape` along `axis`, over the lanes it came
+    from."""
     if not value.shape:
         return b.broadcast(value, shape)
     return b.broadcast(b.expand_dims(value, axis), shape)
@@ -90,7 +91,8 @@ def reduce_cotangent(b: Builder, op: Op, ct: Value, x: Value, y: Value) -> Value
 def reduce_partial(
     b: Builder, op: Op, x: Value, y: Value
 ) -> Callable[[Expr], Expr] | None:
-    """What a reduction multiplies each lane's tangent by; None for a sum (1) or no rule.
+    """What a reduction multiplies each lane's tangent by; None for a sum (1) or no
+    rule.
 
     The map is elementwise in the operand's lanes: reverse mode applies it to the
     cotangent spread over them, forward mode to the tangent before it is summed.

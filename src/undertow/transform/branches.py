@@ -1,7 +1,8 @@
-"""The transpose of `if`: an `if` whose branches recompute theirs and sweep it backwards.
+"""The transpose of `if`: an `if` whose branches recompute theirs and sweep it
+backwards.
 
-Nothing crosses from the primal branch to the reverse one, so a branch that was not taken
-cannot leak an infinity into one that was.
+Nothing crosses from the primal branch to the reverse one, so a branch that was not
+taken cannot leak an infinity into one that was.
 """
 
 from __future__ import annotations
@@ -94,6 +95,4 @@ def _captured(s: State, op: Op) -> list[Value]:
     """Active values from outside of `op` that its branches use, in order of use."""
     inside = {r for region in op.regions for x in walk(region) for r in x.results}
     used = (v for region in op.regions for x in walk(region) for v in x.operands)
-    return [
-        v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)
-    ]
+    return [v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)]

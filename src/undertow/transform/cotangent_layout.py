@@ -3,10 +3,10 @@
 A cotangent may be expanded, transposed or a slice, and then the output's addresses are
 wrong for it. An address such as ``row * stride + cols`` is a sum of indices times
 coefficients; where the coefficients are the output's strides, the indices are its
-coordinates, and the same coordinates times the cotangent's strides address the cotangent.
-Its strides become parameters (``d_y_stride_0``); whether the coefficients are strides of
-the output is tested at launch, and a cotangent that fails the test is first copied into
-the output's layout.
+coordinates, and the same coordinates times the cotangent's strides address the
+cotangent. Its strides become parameters (``d_y_stride_0``); whether the coefficients
+are strides of the output is tested at launch, and a cotangent that fails the test is
+first copied into the output's layout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from undertow.transform.terms import Term, terms
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A coordinate: a polynomial over program ids and lanes, and the access's bounds."""
+    """A coordinate: a polynomial over programs and lanes, and the access's bounds."""
 
     polynomial: Polynomial
     bounds: tuple[Bound | None, ...]
@@ -44,7 +44,8 @@ class StridedCotangent:
         name: the pointer to the cotangent.
         strides: the stride parameters of the backward, empty if the cotangent must have
             the output's layout.
-        coefficients: for each, what multiplies that coordinate in the forward; None is 1.
+        coefficients: for each, what multiplies that coordinate in the forward; None is
+            1.
         indices: for each, the coordinate at every place that reads the cotangent.
     """
 

@@ -63,8 +63,8 @@ class Gradient:
         name: the parameter of the backward kernel that receives the gradient.
         dtype: of the elements of that buffer; float32 where contributions are added.
         placement: how contributions reach it.
-        in_place: whether the buffer starts as the cotangent of what the forward left there,
-            rather than undefined or zero.
+        in_place: whether the buffer starts as the cotangent of what the forward left
+            there, rather than undefined or zero.
     """
 
     of: str
@@ -80,8 +80,8 @@ class Backward:
 
     Attributes:
         forward: the simplified forward.
-        kernel: the backward, whose parameters are cotangents, primal pointers, gradients,
-            then scalars.
+        kernel: the backward, whose parameters are cotangents, primal pointers,
+            gradients, then scalars.
         cotangents: how each active output's cotangent is addressed.
         gradients: one for each differentiated input that has a gradient at all.
         zeros: differentiated inputs on which no active output depends.
@@ -115,8 +115,9 @@ def differentiate(
             of the strides does not hold in the launch at hand.
 
     Raises:
-        UnsupportedError: something on the way from `wrt` to `outputs` has no derivative,
-            an overwritten input is needed, or a name is no pointer to floats.
+        UnsupportedError: something on the way from `wrt` to `outputs` has no
+            derivative, an overwritten input is needed, or a name is no pointer to
+            floats.
     """
     forward = name_variables(simplify(kernel))
     try:
@@ -266,7 +267,8 @@ def _useful(forward: Kernel, output: Value, active: Activity) -> bool:
 
 
 class Names:
-    """Names of the new parameters: `d_` and the user's name, kept apart from the user's."""
+    """Names of the new parameters: `d_` and the user's name, kept apart from the
+    user's."""
 
     def __init__(self, forward: Kernel) -> None:
         self.taken = {p.name for p in forward.params} | set(forward.constexprs)

@@ -46,7 +46,9 @@ def _before_broadcast(
     if narrow is None:
         return None
     inner = [_narrowed(b, x, narrow) for x in xs]
-    return b.broadcast(b.pure(opcode, inner, type.with_shape(narrow), attrs), type.shape)
+    return b.broadcast(
+        b.pure(opcode, inner, type.with_shape(narrow), attrs), type.shape
+    )
 
 
 def _narrowed(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
@@ -231,7 +233,7 @@ def _cast(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | N
 def _broadcast(
     b: Builder, xs: Operands, attrs: Attrs, type: TensorType
 ) -> Value | None:
-    """broadcast(broadcast(x)) is one broadcast; a constant takes the wide shape itself."""
+    """A chain of broadcasts is one; a constant takes the wide shape itself."""
     x = xs[0]
     inner = _negated(x)
     if inner is not None:

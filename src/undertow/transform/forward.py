@@ -1,7 +1,7 @@
 """Forward mode: the forward with a tangent beside each value, from the same rules.
 
-The rules' maps are elementwise, hence their own transposes: what reverse mode applies to
-the cotangent of a result, forward mode applies to the tangent of an operand.
+The rules' maps are elementwise, hence their own transposes: what reverse mode applies
+to the cotangent of a result, forward mode applies to the tangent of an operand.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Jvp:
     """A kernel that computes tangents of outputs from tangents of inputs.
 
     Attributes:
-        kernel: takes the forward's parameters, then a pointer for each tangent. It writes
-            the primal outputs too.
-        tangents: names of these pointers, by the parameter they belong to. They hold f32,
-            or f64 for f64.
+        kernel: takes the forward's parameters, then a pointer for each tangent. It
+            writes the primal outputs too.
+        tangents: names of these pointers, by the parameter they belong to. They hold
+            f32, or f64 for f64.
     """
 
     kernel: Kernel

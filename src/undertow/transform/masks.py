@@ -58,7 +58,7 @@ def _holds(have: dict[Atom, None], atom: Atom) -> bool:
 def _reduced(
     value: Value, moves: tuple[Move, ...]
 ) -> tuple[Value | None, tuple[Move, ...]]:
-    """m where `value` is any(m), spread over the lanes of m again by the first moves."""
+    """m where `value` is any(m), spread over its lanes again by the first moves."""
     assert value.op is not None
     (source,), axis = value.op.operands, value.op.int_attr("axis")
     if not value.shape and moves[0][0] == "broadcast":
@@ -105,7 +105,7 @@ def opposite(mask: Value, other: Value) -> bool:
 
 
 def without_axis(b: Builder, mask: Value, axis: int) -> Value | None:
-    """One slice of a mask that is the same all along `axis`, or None if it may differ."""
+    """One slice of a mask that is the same all along `axis`; None if it may differ."""
     op = mask.op
     shape = (*mask.shape[:axis], *mask.shape[axis + 1 :])
     if op is None or op.opcode != "broadcast":

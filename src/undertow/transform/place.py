@@ -1,7 +1,7 @@
 """Decides where each contribution to a gradient goes.
 
-The reverse sweep adds every contribution atomically. Here contributions of one program to
-one address are merged, and those that no other program or lane can meet become plain
+The reverse sweep adds every contribution atomically. Here contributions of one program
+to one address are merged, and those that no other program or lane can meet become plain
 stores.
 """
 
@@ -244,8 +244,8 @@ def _check_in_place(
     if isinstance(finding, Shared) and not alone:
         reason = finding.reason
     raise UnsupportedError(
-        f"`{base.name.removeprefix('d_')}` is read and overwritten, and its gradient is "
-        "no plain store",
+        f"`{base.name.removeprefix('d_')}` is read and overwritten, and its gradient "
+        "is no plain store",
         loc=ops[0][0].loc,
         why=reason,
         hint="write to another tensor",

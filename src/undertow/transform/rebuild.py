@@ -93,12 +93,15 @@ def _sweep(block: Block, live: set[Value], outputs: Iterable[int] | None) -> lis
             if pruned is None:
                 continue
             op = pruned
-        elif op.opcode == "load" or OPS[op.opcode].pure:
-            if not any(r in live for r in op.results):
-                continue
+        elif not _has_effect(op) and not any(r in live for r in op.results):
+            continue
         live.update(op.operands)
         kept.append(op)
     return kept[::-1]
+
+
+def _has_effect(op: Op) -> bool:
+    return op.opcode != "load" and not OPS[op.opcode].pure
 
 
 def _prune_if(op: Op, live: set[Value]) -> Op | None:

@@ -1,10 +1,10 @@
 """Reverse mode: the forward's ops backwards, each turned into its transpose.
 
 `reverse` builds a kernel that recomputes the forward without its stores and then sweeps
-it backwards. Every load of a differentiated input becomes an `atomic_add` to that input's
-gradient at the loaded address, which is right whoever else touches the address; `place`
-proves most of them to be plain stores. What the sweep does not need of the recomputed
-forward is removed as dead code, so nothing here decides what to save.
+it backwards. Every load of a differentiated input becomes an `atomic_add` to that
+input's gradient at the loaded address, which is right whoever else touches the address;
+`place` proves most of them to be plain stores. What the sweep does not need of the
+recomputed forward is removed as dead code, so nothing here decides what to save.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRIMAL, REVERSE = "primal sweep (recomputed)", "reverse sweep"
 
 
 def reverse(kernel: Kernel, activity: Activity, buffers: Buffers) -> Block:
-    """The body of the backward of `kernel`. UnsupportedError where a rule is missing."""
+    """The backward's body. UnsupportedError where a rule is missing."""
     b = Builder(fold)
     env: Env = {p: p for p in kernel.params}
     b.section(PRIMAL)
@@ -46,7 +46,7 @@ def reverse(kernel: Kernel, activity: Activity, buffers: Buffers) -> Block:
 
 
 def recompute(b: Builder, ops: Iterable[Op], env: Env) -> None:
-    """Copies `ops` without what writes memory, or assumes something of loaded values."""
+    """Copies `ops` but for what writes memory or assumes things of loaded values."""
 
     def assume(op: Op, env: Env) -> None:
         if uniform(op.operands[0]):

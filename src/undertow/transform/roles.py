@@ -111,9 +111,7 @@ def _last_stores(forward: Kernel, target: Value) -> list[Placed]:
 
 def _one_at_a_time(ops: list[Placed]) -> bool:
     """Whether no program executes two of `ops`."""
-    return all(
-        apart(a, b) for i, (_, a) in enumerate(ops) for _, b in ops[i + 1 :]
-    )
+    return all(apart(a, b) for i, (_, a) in enumerate(ops) for _, b in ops[i + 1 :])
 
 
 # -- refusals --

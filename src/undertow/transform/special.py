@@ -60,7 +60,11 @@ def _reduce(s: State, op: Op, ct: Cotangent) -> None:
 def _load(s: State, op: Op, ct: Cotangent) -> None:
     access = Access.of(op)
     mask = s.mask(access)
-    if access.other is not None and mask is not None and s.activity.active(access.other):
+    if (
+        access.other is not None
+        and mask is not None
+        and s.activity.active(access.other)
+    ):
         s.add(access.other, restrict(s.b, ct, negation(s.b, mask)))
     gradient = s.buffers.gradients.get(access.base)
     if gradient is None:

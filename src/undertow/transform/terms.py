@@ -1,8 +1,8 @@
 """An address as a sum of terms: an index times a coefficient known at launch.
 
 ``(rows * stride)[:, None] + cols[None, :]`` has two terms: `rows` times `stride`, with
-lanes moved from ``[m]`` to ``[m, n]``, and `cols` times 1. A move of lanes goes through a
-sum and past a coefficient, so both stand free however the user wrote them.
+lanes moved from ``[m]`` to ``[m, n]``, and `cols` times 1. A move of lanes goes through
+a sum and past a coefficient, so both stand free however the user wrote them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def terms(offset: Value, moves: tuple[Op, ...] = ()) -> list[Term]:
 
 
 def _coefficient(value: Value) -> Value | None:
-    """The scalar known at launch that every lane of `value` holds; constants are none."""
+    """The scalar known at launch in every lane of `value`; a constant is none."""
     while value.op is not None and (value.op.opcode in MOVES or widens(value.op)):
         (value,) = value.op.operands
     constant = value.op is not None and value.op.opcode == "const"

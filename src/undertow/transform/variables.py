@@ -8,9 +8,9 @@ from undertow.ir import Kernel, Op, Value, walk
 def name_variables(kernel: Kernel) -> Kernel:
     """Clears the names of intermediate values, in place; gives `kernel` back.
 
-    Triton names every value of a statement after the variable assigned there, so that in
-    ``x = tl.load(x_ptr + row * stride)`` the product is called x as well. A value keeps
-    its name if nothing else of the same statement is computed from it.
+    Triton names every value of a statement after the variable assigned there, so that
+    in ``x = tl.load(x_ptr + row * stride)`` the product is called x as well. A value
+    keeps its name if nothing else of the same statement is computed from it.
     """
     users: dict[Value, list[Op]] = {}
     for op in walk(kernel.body):
