@@ -87,3 +87,8 @@ def short_example():
 
 def raising_example():
     raise ValueError("no data today")
+
+
+def shared_example():
+    x = torch.randn(8)
+    return (1,), (x, x, 8), {"BLOCK": 8}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from undertow.check import launch
+from undertow.ir import Kernel, parse, print_kernel
+
 FAULTY = "kernels_faulty.py"
 
 RMS_NORM = """\
@@ -46,6 +49,40 @@ def test_other_sizes_and_random_directions(undertow) -> None:
     assert found["shapes"].startswith(("✓ n = 0, 1, 63, 64, 65", "✗ n = 0"))
     assert found["finite differences"] == "✓ x_ptr, w_ptr by every element"
     assert found["gradient"].startswith("✓ x_ptr, w_ptr against float64, error ≤ 1e-0")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "gradient"),
+    [
+        ("in_place", "✓ x_ptr against float64, no error"),
+        ("tuned", "✓ x_ptr against float64"),
+        ("expanded", "✓ x_ptr, w_ptr against float64"),
+        ("twice", "✓ x_ptr, y_ptr against float64"),
+        ("scalar", "✓ x_ptr against float64"),
+        ("integers", "– it has no input of floats"),
+    ],
+)
+def test_arguments_of_other_kinds(undertow, kernel: str, gradient: str) -> None:
+    result = undertow("check", f"kernels_odd.py::{kernel}")
+    assert result.exit_code == 0, result.output
+    assert lines(result.stdout)["gradient"].startswith(gradient)
+
+
+def test_a_wrong_gradient_is_found(undertow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another function, derived for float64 in place of the kernel."""
+    right = launch.in_float64
+
+    def wrong(kernel: Kernel) -> Kernel:
+        text = print_kernel(right(kernel)).replace("exp(", "sin(")
+        return parse(text)
+
+    monkeypatch.setattr(launch, "in_float64", wrong)
+    result = undertow("check", "kernels_odd.py::tuned")
+    assert result.exit_code == 1
+    found = lines(result.stdout)
+    assert found["value"].startswith("✓")
+    assert "x_ptr: 100 elements are wrong; element (0,): got " in found["gradient"]
+    assert "by the derived gradient, " in found["finite differences"]
 
 
 def check(undertow, kernel: str, *words: str) -> dict[str, str]:
@@ -120,6 +157,13 @@ def test_a_kernel_without_derivative(undertow) -> None:
             "hint: write n=64\n",
         ),
         ("short_example", 1, "error: the example gives no `y_ptr` of `race`\n"),
+        (
+            "shared_example",
+            1,
+            "error: `x_ptr` and `y_ptr` of `race` share memory in the example\n"
+            "  = one of them is written, and the checks compare separate copies\n"
+            "hint: pass a copy of one of them\n",
+        ),
         (
             "raising_example",
             2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor
 from undertow import frontend
 from undertow.check.arguments import bind, types
 from undertow.check.example import Example
+from undertow.errors import CheckError
 from undertow.ir import Kernel, parse, print_kernel
 from undertow.runtime.arguments import grid_extents
 from undertow.runtime.derivation import capture
@@ -96,10 +98,11 @@ def subject(
     wrt: Collection[str] = (),
     outputs: Collection[str] = (),
 ) -> Subject:
-    """Binds an example to a kernel, captures it, and fills pure outputs with zero.
+    """Binds an example to a kernel and captures it.
 
     Raises:
-        CheckError: the example does not fit the kernel's parameters.
+        CheckError: the example does not fit the kernel's parameters, or what is written
+            shares memory with another argument.
         CaptureError: Triton does not compile the kernel.
     """
     values = bind(fn, example)
@@ -107,6 +110,7 @@ def subject(
     found = roles(forward)
     tensors = {n: v for n, v in values.items() if isinstance(v, Tensor)}
     floats = [n for n, t in tensors.items() if t.is_floating_point()]
+    _refuse_shared(forward.name, tensors, found.stored)
     return Subject(
         fn,
         forward,
@@ -117,6 +121,19 @@ def subject(
         tuple(n for n in floats if n in found.stored and (not outputs or n in outputs)),
         found,
     )
+
+
+def _refuse_shared(
+    kernel: str, tensors: Mapping[str, Tensor], stored: Collection[str]
+) -> None:
+    for a, b in itertools.combinations(tensors, 2):
+        one, other = (tensors[n].untyped_storage() for n in (a, b))
+        if one.nbytes() and one.data_ptr() == other.data_ptr() and {a, b} & {*stored}:
+            raise CheckError(
+                f"`{a}` and `{b}` of `{kernel}` share memory in the example",
+                why="one of them is written, and the checks compare separate copies",
+                hint="pass a copy of one of them",
+            )
 
 
 # -- copies --
@@ -145,6 +162,11 @@ def copies(
             value.shape, value.stride(), value.storage_offset()
         )
     return found
+
+
+def apart(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of the tensors in `values`, each with memory of its own."""
+    return {n: copies({n: value})[n] for n, value in values.items()}
 
 
 def _buffer(tensor: Tensor) -> Tensor:
@@ -178,7 +200,8 @@ def gradients(
     values = copies(subject.values, dtype, device)
     leaves: dict[str, Tensor] = {}
     for name in subject.inputs:
-        leaves[name] = values[name].requires_grad_()
+        leaf = leaves[name] = _memory(values[name]).requires_grad_()
+        values[name] = leaf if leaf is values[name] else leaf.expand(values[name].shape)
     for name in subject.roles.stored:
         if _distinct(values[name]):
             values[name] = _buffer(values[name])
@@ -197,6 +220,13 @@ def gradients(
         n: torch.zeros_like(leaf) if g is None else g
         for (n, leaf), g in zip(leaves.items(), found, strict=True)
     }
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """What `tensor` was expanded from; itself if it was not."""
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    first = tuple(slice(0, 1) if n > 1 and not s else slice(None) for s, n in pairs)
+    return tensor[first].detach() if slice(0, 1) in first else tensor
 
 
 def _distinct(tensor: Tensor) -> bool:

@@ -14,7 +14,7 @@ from undertow import evaluate
 from undertow.check import memory
 from undertow.check.compare import bound, described, differences
 from undertow.check.example import Example, make_example, sizes
-from undertow.check.launch import Subject, copies, gradients, subject
+from undertow.check.launch import Subject, apart, copies, gradients, subject
 from undertow.check.layouts import LAYOUTS
 from undertow.errors import CheckError, LaunchError, UndertowError, UnsupportedError
 
@@ -192,7 +192,9 @@ class Case:
             if not t.is_floating_point() and not torch.equal(t.cpu(), want[n])
         ]
         floats = {n: t for n, t in got.items() if t.is_floating_point()}
-        return _check(name, floats, want, self.dtypes, wrong)
+        outcome = _check(name, floats, want, self.dtypes, wrong)
+        text = outcome.text if floats else f"{', '.join(got)} against float64"
+        return replace(outcome, text=text)
 
     def gradient(self, got: Mapping[str, Tensor], name: str = "gradient") -> Check:
         return _check(name, got, self.exact, self.dtypes)
@@ -208,7 +210,7 @@ class Case:
             wrong = self._directions(inputs, wide)
             text = f"{', '.join(inputs)} along random directions"
             return Check(name, not wrong, text, tuple(wrong))
-        args, grid = copies(self.pure.args), self.subject.grid
+        args, grid = apart(self.pure.args), self.subject.grid
         want = evaluate.finite_differences(
             self.subject.forward, args, grid, inputs, wide
         )
@@ -227,7 +229,7 @@ class Case:
     ) -> list[str]:
         """Slopes along random directions, one input at a time."""
         generator = torch.Generator().manual_seed(self.options.seed + 2)
-        args, allowed = copies(self.pure.args), evaluate.TOLERANCES["difference"]
+        args, allowed = apart(self.pure.args), evaluate.TOLERANCES["difference"]
         wrong: list[str] = []
         for name in inputs:
             for _ in range(DIRECTIONS):

@@ -110,17 +110,20 @@ def infer(target: Target, options: Given, example: Signature | None) -> Signatur
     types: dict[str, str] = {}
     constexprs: dict[str, object] = {}
     guessed: set[str] = set()
+    missing: list[str] = []
     for param in params:
         fixed = _fixed(param, options, tuned, example)
         if fixed:
             constexprs[param.name] = fixed[0]
         elif param.is_constexpr:
-            raise _no_value(target, param.name)
+            missing.append(param.name)
         else:
             type_, sure = _type(param, options, example, pointers)
             types[param.name] = type_
             if not sure:
                 guessed.add(param.name)
+    if missing:
+        raise _no_values(target, missing)
     return _with_floats(target, Signature(types, constexprs, frozenset(guessed)))
 
 
@@ -187,10 +190,14 @@ def require_parameter(kernel: str, name: str, known: Iterable[str]) -> None:
     )
 
 
-def _no_value(target: Target, name: str) -> CommandError:
+def _no_values(target: Target, names: list[str]) -> CommandError:
+    one = len(names) == 1
+    listed = ", ".join(f"`{name}`" for name in names)
+    pass_ = " ".join(f"--constexpr {name}=…" for name in names)
     return CommandError(
-        f"constexpr `{name}` of `{target.name}` needs a value",
-        hint=f"pass --constexpr {name}=…, or write an `example` beside the kernel",
+        f"constexpr{'' if one else 's'} {listed} of `{target.name}` "
+        f"{'needs a value' if one else 'need values'}",
+        hint=f"pass {pass_}, or write an `example` beside the kernel",
     )
 
 
