@@ -332,6 +332,11 @@ class Expressions:
         kind, axis = op.str_attr("kind"), op.int_attr("axis")
         function = _REDUCE.get(kind)
         text = self.full(op.operands[0])
+        if kind in ("umax", "umin"):
+            of = op.result.tensor_type.dtype
+            unsigned = spelling.as_unsigned(Text(text, COMPARE), of).text
+            whole = call(f"tl.{kind[1:]}", unsigned, f"axis={axis}")
+            return spelling.as_signed(whole, of)
         if function is not None:
             return call(function, text, f"axis={axis}")
         name = self.combines.setdefault(kind, f"_{kind}")

@@ -7,8 +7,12 @@ from collections.abc import Callable
 WIDTH = 88
 MAX_EXPRESSION = 66
 """Longer expressions are taken apart, so that a statement fits on a line."""
+MAX_DEPTH = 10
+"""An expression nested deeper than this is taken apart, however short."""
 MIN_EXPRESSION = 12
 """Shorter ones are never taken out."""
+MAX_OPERAND = 76
+"""The same for an argument, which may stand on a line of its own."""
 MAX_CALL = 120
 """The same for a load or store, which may be split between its arguments."""
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from undertow.emit.expressions import Expressions, hints
 from undertow.emit.layout import (
     MAX_CALL,
+    MAX_DEPTH,
     MAX_EXPRESSION,
+    MAX_OPERAND,
     MIN_EXPRESSION,
     closing_of,
     fits,
@@ -18,7 +20,7 @@ from undertow.emit.layout import (
 from undertow.emit.names import Names, Wishes
 from undertow.emit.order import ordered
 from undertow.emit.text import ATOM, call
-from undertow.ir import I1, Access, Block, Kernel, Loc, Op, Value
+from undertow.ir import I1, OPS, Access, Block, Kernel, Loc, Op, Value
 from undertow.transform.reverse import REVERSE
 
 TRANSPARENT = ("broadcast", "expand_dims", "const")
@@ -106,6 +108,7 @@ class _Run:
         self.wishes = Wishes(self.expressions.names, self.users)
         self.merged_loads: set[Value] = set()
         self.hints: dict[Value, str] = {}
+        self.depths: dict[Value, int] = {}
         self.on_demand = False
 
     # -- deciding --------------------------------------------------------------------
@@ -123,7 +126,16 @@ class _Run:
             return value.name not in ("", op.operands[0].name)
         if [user.opcode for user in self.users.get(value, [])] == ["yield"]:
             return False
+        if self.depth(op) > MAX_DEPTH:
+            return True
         return bool(value.name) or self.uses.get(value, 0) > 1
+
+    def depth(self, op: Op) -> int:
+        """How deep the expression of an op is nested."""
+        inner = [v for v in op.operands if v.op and v not in self.expressions.names]
+        found = 1 + max((self.depths.get(v, 0) for v in inner), default=0)
+        self.depths.update(dict.fromkeys(op.results, found))
+        return found
 
     def merge(self, load: Value) -> bool:
         """Whether a load that is only cast is written together with its cast."""
@@ -199,6 +211,8 @@ class _Run:
 
     def limit(self, op: Op, expression: str, most: int) -> None:
         """Asks for variables inside an expression that is too long to read."""
+        if OPS[op.opcode].kind == "memory":
+            self.limit_operands(op)
         if len(expression) <= most:
             return
         inner = [
@@ -213,6 +227,18 @@ class _Run:
             self.too_long.add(max(short, key=lambda v: sizes[v]))
         elif long:
             self.too_long.add(min(long, key=lambda v: sizes[v]))
+
+    def limit_operands(self, op: Op) -> None:
+        """Asks for a variable for each operand of a memory op that fills a line."""
+        for value in op.operands:
+            while value.op is not None and written_in_place(value.op):
+                if not value.op.operands:
+                    break
+                value = value.op.operands[0]
+            if value.op is None or value in self.expressions.names:
+                continue
+            if len(self.expressions.text(value).text) > MAX_OPERAND:
+                self.too_long.add(value)
 
     def inlined(self, op: Op) -> list[Value]:
         found: list[Value] = []
