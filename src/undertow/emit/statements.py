@@ -128,7 +128,22 @@ class _Run:
             return False
         if self.depth(op) > MAX_DEPTH:
             return True
+        if self.absorbed(value):
+            return False
         return bool(value.name) or self.uses.get(value, 0) > 1
+
+    def absorbed(self, value: Value) -> bool:
+        """Whether a gradient only goes into another value that stands for the same."""
+        users = self.users.get(value, [])
+        if not value.name.startswith("d_") or len(users) != 1:
+            return False
+        results = users[0].results
+        if len(results) != 1:
+            return False
+        after = [user.opcode for user in self.users.get(results[0], [])]
+        return results[0].name == value.name or (
+            not results[0].name and after == ["yield"]
+        )
 
     def depth(self, op: Op) -> int:
         """How deep the expression of an op is nested."""

@@ -1,0 +1,37 @@
+"""Derived backwards as text, to be read like code of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from acceptance.launches import Oracle
+from kernels.cases import CASES
+
+GOLDEN: dict[str, tuple[str, torch.dtype]] = {
+    "scale": ("scale-odd", torch.float32),
+    "rms_norm": ("rms_norm-padded", torch.bfloat16),
+    "layer_norm": ("layer_norm-padded", torch.float32),
+    "softmax": ("softmax-padded", torch.float32),
+    "swiglu": ("swiglu-padded", torch.bfloat16),
+    "rope": ("rope_halves-odd", torch.bfloat16),
+    "giou": ("giou-padded", torch.float32),
+    "dyt": ("dyt-padded", torch.float32),
+    "branch": ("runtime_branch-both", torch.float32),
+    "early_return": ("early_return-ragged", torch.float32),
+    "embedding": ("embedding-repeated", torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_emitted_backward(name: str, golden: Callable[[str, str], None]) -> None:
+    case, dtype = GOLDEN[name]
+    golden(name, Oracle(CASES[case](), dtype).derivation.source)
+
+
+def test_most_fit_on_a_screen() -> None:
+    for name, (case, dtype) in GOLDEN.items():
+        lines = Oracle(CASES[case](), dtype).derivation.source.count("\n")
+        assert lines <= (200 if name == "giou" else 72), name
