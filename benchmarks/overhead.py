@@ -170,9 +170,12 @@ def kernels_do_nothing() -> Iterator[None]:
     def nothing(*args: object, **kwargs: object) -> None:
         pass
 
+    def always(*args: object) -> bool:
+        return True
+
     with (
         mock.patch.object(type(layer_norm), "run", nothing),
-        mock.patch.object(launching, "_on_gpu", lambda values, tensors: True),
+        mock.patch.object(launching, "_on_gpu", always),
         mock.patch.object(autograd, "run_on_cpu", nothing),
     ):
         yield
@@ -215,12 +218,14 @@ def derivation_times() -> dict[str, float]:
 
     frontend.capture(fn, TYPES, {"BLOCK": 2 * BLOCK})  # what Triton sets up once
     found = {"derive: capture, differentiate, emit": best(cold)}
-    with tempfile.TemporaryDirectory() as cache:
-        with mock.patch.dict(os.environ, UNDERTOW_CACHE_DIR=cache):
-            from_disk()
-            found["derive: captured kernel read from disk"] = best(from_disk)
-            with kernels_do_nothing():
-                found["derive: known to the process"] = best(look_up)
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        mock.patch.dict(os.environ, UNDERTOW_CACHE_DIR=cache),
+        kernels_do_nothing(),
+    ):
+        from_disk()
+        found["derive: captured kernel read from disk"] = best(from_disk)
+        found["derive: known to the process"] = best(look_up)
     return found
 
 

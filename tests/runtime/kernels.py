@@ -22,9 +22,7 @@ def scale(x_ptr, w_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @differentiable
 @triton.jit
-def rows(
-    x_ptr, w_ptr, y_ptr, x_row, x_col, y_row, y_col, n_cols, BLOCK: tl.constexpr
-):
+def rows(x_ptr, w_ptr, y_ptr, x_row, x_col, y_row, y_col, n_cols, BLOCK: tl.constexpr):
     """y = sin(x) · w, row by row, with every stride given."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)

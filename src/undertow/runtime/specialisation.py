@@ -19,6 +19,8 @@ from undertow.transform.differentiate import differentiate, roles
 LOCK = threading.RLock()
 """Held while a kernel is captured or derived: Triton's front end is not for threads."""
 
+_EVALUATING = threading.Lock()
+
 MAX_KEPT = 4096
 """Geometries kept in memory for a specialisation; training repeats a handful."""
 
@@ -182,5 +184,7 @@ def merge_parameters(kernel: Kernel, merge: Mapping[str, str]) -> Kernel:
 def run_on_cpu(
     kernel: Kernel, values: Mapping[str, Any], grid: tuple[int, int, int]
 ) -> None:
-    """Executes `kernel` with the evaluator."""
-    evaluate.run(kernel, {p.name: values[p.name] for p in kernel.params}, grid)
+    """Executes `kernel` with the evaluator, which is not for several threads at once."""
+    arguments = {p.name: values[p.name] for p in kernel.params}
+    with _EVALUATING:
+        evaluate.run(kernel, arguments, grid)
