@@ -158,7 +158,7 @@ def _rope() -> Peer:
     def wrapper(q: Tensor, k: Tensor) -> Results:
         # the kernel works in place, where a leaf must not be touched
         q, k = (t.transpose(1, 2).contiguous().mul(1).transpose(1, 2) for t in (q, k))
-        return rope.rope_forward(q, k, cos.to(q.dtype), sin.to(q.dtype))[:2]
+        return rope.rope_forward(q, k, cos.to(q), sin.to(q))[:2]
 
     def rotated(x: Tensor) -> Tensor:
         a, b = x.chunk(2, -1)
@@ -203,10 +203,11 @@ def with_gradients(monkeypatch: pytest.MonkeyPatch) -> Callable[[Peer], None]:
     return replace
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("dtype", DTYPES, ids=label)
 @pytest.mark.parametrize("name", PEERS)
 def test_gradients_of_a_peers_forward(
-    name: str, dtype: torch.dtype, with_gradients: Callable[[Peer], None]
+    name: str, dtype: torch.dtype, device: str, with_gradients: Callable[[Peer], None]
 ) -> None:
     peer = PEERS[name]()
     with_gradients(peer)
@@ -216,9 +217,9 @@ def test_gradients_of_a_peers_forward(
     cotangents = [draw.normal(*w.shape) for w in wanted]
     torch.autograd.backward(wanted, cotangents)
 
-    leaves = {n: t.to(dtype).requires_grad_() for n, t in peer.inputs.items()}
+    leaves = {n: t.to(device, dtype).requires_grad_() for n, t in peer.inputs.items()}
     found = peer.wrapper(**leaves)
-    given = [c.to(f.dtype) for c, f in zip(cotangents, found, strict=True)]
+    given = [c.to(f) for c, f in zip(cotangents, found, strict=True)]
     torch.autograd.backward(found, given)
 
     tolerance = TOLERANCES[DTYPES[dtype]]

@@ -1,0 +1,61 @@
+"""Emitted backwards of many cases, run by one process that has no Undertow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acceptance import standalone
+from acceptance.launches import DTYPES, Expected, Oracle, compare
+from kernels.cases import CASES
+from undertow.evaluate import TOLERANCES
+
+Pair = tuple[str, torch.dtype]
+
+
+def run_alone(
+    pairs: Sequence[Pair], folder: Path, device: str, env: Mapping[str, str]
+) -> dict[Pair, Any]:
+    """For each pair the arguments as its backward leaves them, or an error's text."""
+    jobs: list[tuple[str, str, tuple[int, ...], dict[str, object]]] = []
+    for number, (name, dtype) in enumerate(pairs):
+        case = CASES[name]()
+        oracle = Oracle(case, dtype)
+        source = folder / f"kernel_{number}.py"
+        source.write_text(oracle.derivation.source)
+        args = oracle.backward_arguments(Expected.of(case).cotangents)
+        args.update(oracle.derivation.constexprs)
+        jobs.append((str(source), oracle.derivation.name, oracle.grid, args))
+    torch.save(jobs, folder / "jobs.pt")
+    subprocess.run(
+        [
+            sys.executable,
+            standalone.__file__,
+            folder / "jobs.pt",
+            folder / "results.pt",
+            device,
+        ],
+        env={**os.environ, **env},
+        check=True,
+    )
+    results = torch.load(folder / "results.pt", weights_only=False)
+    return dict(zip(pairs, results, strict=True))
+
+
+def check(pair: Pair, left: Any) -> None:
+    """Compares what a run left with the evaluator's run in the kernel's own dtypes."""
+    name, dtype = pair
+    assert not isinstance(left, str), left
+    case = CASES[name]()
+    oracle = Oracle(case, dtype)
+    wanted = oracle.gradients(Expected.of(case).cotangents, float_dtype=None)
+    gradients = oracle.derivation.backward.gradients
+    found: dict[str, Tensor] = {g.of: left[g.name] for g in gradients}
+    compare(found, wanted, TOLERANCES[DTYPES[dtype]])
