@@ -70,7 +70,7 @@ def test_elements_that_several_programs_write():
 
 def test_two_stores_that_may_meet():
     x, y = leaf(N), torch.zeros(2 * N)
-    with pytest.raises((LaunchError, UnsupportedError), match="several|may meet"):
+    with pytest.raises((LaunchError, UnsupportedError), match=r"several|may meet"):
         halves[(1,)](x, y, N // 2, BLOCK=N)
     assert not y.any()
 

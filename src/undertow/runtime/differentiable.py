@@ -21,7 +21,7 @@ from undertow.runtime.derivation import capture
 from undertow.runtime.specialisation import LOCK, Specialisation, run_on_cpu
 from undertow.runtime.tuning import Layers
 
-_increment_version: Any = torch.autograd.graph.increment_version
+_increment_version: Any = torch._C._increment_version
 
 
 class Differentiable:
@@ -36,9 +36,11 @@ class Differentiable:
     def __init__(self, fn: Any) -> None:
         self.fn = fn
         self._layers = Layers(fn)
+        self._wrapped = bool(self._layers)
+        self._interpreted = self._layers.interpreted
         self._specialisations: dict[object, Specialisation | UndertowError] = {}
         functools.update_wrapper(self, self._layers.inner.fn, updated=())
-        if not self._layers.interpreted:
+        if not self._interpreted:
             self._binder = Binder(fn)  # otherwise there is nothing to bind to
 
     def __getitem__(self, grid: Grid) -> partial[Any]:
@@ -77,10 +79,10 @@ class Differentiable:
     def _launch(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return _outside_of_graph(self, grid, args, kwargs)
-        if self._layers.interpreted:
+        if self._interpreted:
             return self._interpret(grid, args, kwargs)
         binder, total = self._binder, kwargs
-        if self._layers:
+        if self._wrapped:
             total = self._layers.keywords(binder.names, args, kwargs)
         values, key = binder.bind(args, total)
         try:
@@ -178,7 +180,7 @@ class Differentiable:
             args = tuple([swapped.get(id(v), v) for v in args])
             kwargs = {n: swapped.get(id(v), v) for n, v in kwargs.items()}
             values = tuple([swapped.get(id(v), v) for v in values])
-        grid = call.grid if self._layers else call.extents
+        grid = call.grid if self._wrapped else call.extents
         call.result = self.launch_plainly(
             call.specialisation, grid, args, kwargs, values, call.tensors
         )

@@ -184,7 +184,7 @@ def merge_parameters(kernel: Kernel, merge: Mapping[str, str]) -> Kernel:
 def run_on_cpu(
     kernel: Kernel, values: Mapping[str, Any], grid: tuple[int, int, int]
 ) -> None:
-    """Executes `kernel` with the evaluator, which is not for several threads at once."""
+    """Executes `kernel` with the evaluator, which is not for threads."""
     arguments = {p.name: values[p.name] for p in kernel.params}
     with _EVALUATING:
         evaluate.run(kernel, arguments, grid)
