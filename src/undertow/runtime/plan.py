@@ -23,6 +23,7 @@ from undertow.runtime.geometry import (
     own_strides,
 )
 from undertow.runtime.specialisation import TORCH, Specialisation
+from undertow.transform.cotangent_layout import StridedCotangent
 from undertow.transform.differentiate import Gradient
 
 Start = str
@@ -136,13 +137,9 @@ def make_plan(
     cotangents: list[CotangentPlan] = []
     strides: dict[str, int] = {}
     for ct in backward.cotangents:
-        laid = layouts[ct.of]
-        values = own_strides(ct, laid, given[ct.of], launch)
-        copied = values is None
-        values = outputs_strides(ct, launch) if values is None else values
+        values, copied = _addressed(ct, layouts[ct.of], given[ct.of], launch)
         strides.update(zip((s.name for s in ct.strides), values, strict=False))
-        into = laid.stride if copied else None
-        cotangents.append(CotangentPlan(stored.index(ct.of), into))
+        cotangents.append(CotangentPlan(stored.index(ct.of), copied))
     pool = [
         *saved,
         *(ct.name for ct in backward.cotangents),
@@ -166,6 +163,16 @@ def make_plan(
             if g.of not in stored and not isinstance(g.placement.finding, Exclusive)
         ),
     )
+
+
+def _addressed(
+    ct: StridedCotangent, output: Layout, strides: tuple[int, ...], launch: Launch
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Values of the stride parameters, and the strides to copy the cotangent into."""
+    values = own_strides(ct, output, strides, launch)
+    if values is not None:
+        return values, None
+    return outputs_strides(ct, launch), output.stride
 
 
 def _gradient(
