@@ -49,8 +49,20 @@ def run_alone(
     return dict(zip(pairs, results, strict=True))
 
 
-def check(pair: Pair, left: Any) -> None:
-    """Compares what a run left with the evaluator's run in the kernel's own dtypes."""
+def check_all(
+    pairs: Sequence[Pair], folder: Path, device: str, env: Mapping[str, str]
+) -> None:
+    """Runs them and asserts that each leaves what the evaluator leaves."""
+    wrong: list[str] = []
+    for pair, left in run_alone(pairs, folder, device, env).items():
+        try:
+            _check(pair, left)
+        except AssertionError as error:
+            wrong.append(f"{pair[0]} in {DTYPES[pair[1]]}: {error}")
+    assert not wrong, "\n\n".join(wrong)
+
+
+def _check(pair: Pair, left: Any) -> None:
     name, dtype = pair
     assert not isinstance(left, str), left
     case = CASES[name]()

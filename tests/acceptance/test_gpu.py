@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 import torch
 
-from acceptance.emitted import Pair, check, run_alone
+from acceptance.emitted import check_all
 from acceptance.launches import DTYPES, Expected, compare, label, launch, pairs
 from kernels.cases import CASES
 from undertow.evaluate import TOLERANCES
@@ -25,13 +25,6 @@ def test_launches_on_cuda_tensors(name: str, dtype: torch.dtype) -> None:
     compare(gradients, expected.gradients, tolerance)
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[Pair, Any]:
-    return run_alone(pairs(), tmp_path_factory.mktemp("gpu"), "cuda", {})
-
-
-@pytest.mark.parametrize(("name", "dtype"), pairs(), ids=label)
-def test_emitted_source_needs_no_undertow(
-    name: str, dtype: torch.dtype, alone: dict[Pair, Any]
-) -> None:
-    check((name, dtype), alone[name, dtype])
+@pytest.mark.parametrize("dtype", DTYPES, ids=label)
+def test_emitted_source_needs_no_undertow(dtype: torch.dtype, tmp_path: Path) -> None:
+    check_all([pair for pair in pairs() if pair[1] == dtype], tmp_path, "cuda", {})

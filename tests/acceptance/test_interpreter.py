@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 import torch
 
-from acceptance.emitted import Pair, check, run_alone
-from acceptance.launches import label, pairs
+from acceptance.emitted import Pair, check_all
+from acceptance.launches import DTYPES, label, pairs
 
 UNABLE: set[Pair] = {("early_return-ragged", torch.bfloat16)}
 """The interpreter sums the bit patterns of bfloat16."""
 
-ABLE = [pair for pair in pairs() if pair not in UNABLE]
 
-
-@pytest.fixture(scope="module")
-def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[Pair, Any]:
-    folder = tmp_path_factory.mktemp("interpreter")
-    return run_alone(ABLE, folder, "cpu", {"TRITON_INTERPRET": "1"})
-
-
-@pytest.mark.parametrize(("name", "dtype"), ABLE, ids=label)
+@pytest.mark.parametrize("dtype", DTYPES, ids=label)
 def test_emitted_source_does_what_the_evaluator_does(
-    name: str, dtype: torch.dtype, interpreted: dict[Pair, Any]
+    dtype: torch.dtype, tmp_path: Path
 ) -> None:
-    check((name, dtype), interpreted[name, dtype])
+    able = [pair for pair in pairs() if pair[1] == dtype and pair not in UNABLE]
+    check_all(able, tmp_path, "cpu", {"TRITON_INTERPRET": "1"})

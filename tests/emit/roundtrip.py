@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -129,3 +132,24 @@ def same(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
         torch.testing.assert_close(
             found[name], wanted[name], rtol=0, atol=0, equal_nan=True
         )
+
+
+def ruff(path: Path, *options: str) -> None:
+    """Asserts that neither `ruff format` nor `ruff check` would change a thing."""
+    pytest.importorskip("ruff", reason="ruff is not installed")
+    for command in (["format", "--diff", "--no-cache"], ["check", "--no-cache"]):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "ruff",
+                *command,
+                "-q",
+                "--no-cache",
+                *options,
+                path,
+            ],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 import torch
 
 from acceptance.launches import Expected, Oracle
-from emit.roundtrip import recaptured, run, same
+from emit.roundtrip import recaptured, ruff, run, same
 from kernels.cases import CASES
 from undertow.emit import emit, emit_backward
 
@@ -88,16 +86,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", ["format --diff", "check"])
-def test_ruff_finds_nothing_to_change(command: str, everything: Path) -> None:
-    config = HERE.parent.parent / "pyproject.toml"
-    done = subprocess.run(
-        [sys.executable, "-m", "ruff", *command.split(), "-q", "--no-cache",
-         f"--config={config}", str(everything)],
-        capture_output=True,
-        text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+def test_ruff_finds_nothing_to_change(everything: Path) -> None:
+    ruff(everything, f"--config={HERE.parent.parent / 'pyproject.toml'}")
 
 
 def test_what_is_emitted_needs_nothing_but_triton(everything: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from emit.roundtrip import (
     build,
     loaded,
     recaptured,
+    ruff,
     run,
     same,
     stored,
@@ -49,13 +48,7 @@ def roundtrip(kernel: Kernel, args: dict[str, object], folder: Path) -> str:
     same(run(again, args), run(kernel, args))
     path = folder / "formatted.py"
     path.write_text(text)
-    for command in ("format --diff", "check"):
-        done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command.split(), "-q", "--isolated", path],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout
+    ruff(path, "--isolated")
     return text
 
 
