@@ -80,7 +80,7 @@ class Expected:
     gradients: Mapping[str, Tensor]
 
     @staticmethod
-    def of(case: Case) -> Expected:
+    def of(case: Case, layout: str = "") -> Expected:
         """By autograd on the case's reference; cotangents are random, of order one."""
         leaves = {
             name: t.detach().clone().requires_grad_(name in case.wrt)
@@ -91,7 +91,7 @@ class Expected:
         results = results if isinstance(results, tuple) else (results,)
         draw = Draw(7)
         cotangents = {
-            name: draw.normal(*r.shape)
+            name: _given(draw.normal(*r.shape), layout)
             for name, r in zip(case.outputs, results, strict=True)
         }
         torch.autograd.backward(results, list(cotangents.values()))
@@ -102,6 +102,19 @@ class Expected:
             assert gradient is not None, name
             gradients[name] = gradient
         return Expected(outputs, cotangents, gradients)
+
+
+def _given(cotangent: Tensor, layout: str) -> Tensor:
+    """A cotangent as autograd may hand it over."""
+    match layout:
+        case "expanded":
+            return cotangent[..., :1].expand(cotangent.shape)
+        case "transposed":
+            return cotangent.mT.contiguous().mT if cotangent.ndim > 1 else cotangent
+        case "sliced":
+            return cotangent.repeat_interleave(2, -1)[..., ::2]
+        case _:
+            return cotangent
 
 
 class Oracle:
@@ -174,13 +187,19 @@ class Oracle:
         cotangents: Mapping[str, Tensor],
         float_dtype: torch.dtype | None = torch.float64,
         kernel: Kernel | None = None,
+        *,
+        poison: bool = False,
     ) -> dict[str, Tensor]:
         """Gradients by input; `kernel` stands in for the derived one."""
         backward = self.derivation.backward
         args = self.backward_arguments(cotangents, float_dtype)
         evaluate.run(
-            kernel or backward.kernel, args, self.grid, float_dtype=float_dtype
-        )  # type: ignore[arg-type]
+            kernel or backward.kernel,
+            args,  # type: ignore[arg-type]
+            self.grid,
+            float_dtype=float_dtype,
+            poison=poison,
+        )
         found: dict[str, Tensor] = {g.of: args[g.name] for g in backward.gradients}  # type: ignore[misc]
         for name in backward.zeros:
             found[name] = torch.zeros_like(self.case.args[name])  # type: ignore[arg-type]

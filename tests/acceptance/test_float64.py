@@ -35,6 +35,23 @@ def test_derived_gradients_are_exact_in_float64(name: str) -> None:
     compare(found, expected.gradients, EXACT)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_undefined_lanes_reach_no_gradient(name: str) -> None:
+    case = CASES[name]()
+    expected = Expected.of(case)
+    found = Oracle(case).gradients(expected.cotangents, poison=True)
+    compare(found, expected.gradients, EXACT)
+
+
+@pytest.mark.parametrize("layout", ["expanded", "transposed", "sliced"])
+@pytest.mark.parametrize("name", CASES)
+def test_cotangents_in_other_layouts(name: str, layout: str) -> None:
+    case = CASES[name]()
+    expected = Expected.of(case, layout)
+    found = Oracle(case).gradients(expected.cotangents)
+    compare(found, expected.gradients, EXACT)
+
+
 @pytest.mark.parametrize("name", halves())
 def test_a_kernel_captured_for_bfloat16_has_the_same_derivative(name: str) -> None:
     case = CASES[name]()
