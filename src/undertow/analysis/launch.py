@@ -62,7 +62,7 @@ def _uniform(value: Value, seen: dict[Value, bool]) -> bool:
         if value.shape or not value.tensor_type.dtype.is_int:
             seen[value] = False
         elif op is None:
-            seen[value] = True
+            seen[value] = value.is_parameter
         else:
             seen[value] = _computable(op) and all(
                 _uniform(v, seen) for v in op.operands

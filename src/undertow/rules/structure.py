@@ -26,6 +26,8 @@ def register(table: Table) -> None:
     table.special("reduce", "by kind: see `reduce_cotangent`")
     table.special("load", "adds to the gradient at the loaded address")
     table.special("store", "reads the output's cotangent at the stored address")
+    table.special("dot", "two products with the cotangent, see `transform.special`")
+    table.special("for", "a `for` that runs backwards, over recomputed turns")
     table.special("if", "an `if` that recomputes its branch, then sweeps it backwards")
     table.special("yield", "carries cotangents out of a branch")
     table.unsupported(
