@@ -27,17 +27,28 @@ def test_the_file_alone_names_its_only_kernel(undertow) -> None:
     )
 
 
+def types(undertow, *words: str) -> str:
+    """The types that `explain` says a kernel was derived for, on one line."""
+    text = undertow("explain", NORM, *words).stdout
+    return " ".join(text.partition("derived for  ")[2].split())
+
+
 def test_types_of_the_example_are_taken(undertow) -> None:
-    words = ("derive", NORM, "--example", "kernels_norms.py::in_halves")
-    assert ".to(tl.bfloat16)" in undertow(*words).stdout
-    assert ".to(tl.float16)" in undertow(*words, "--dtype", "fp16").stdout
+    words = ("--example", "kernels_norms.py::in_halves")
+    rest = "stride:i32, n_cols:i32, eps:fp32; BLOCK=128"
+    found = types(undertow, *words)
+    assert found == f"x_ptr:*bf16, w_ptr:*bf16, y_ptr:*bf16, {rest}"
+    found = types(undertow, *words, "--dtype", "fp16")
+    assert found == f"x_ptr:*fp16, w_ptr:*fp16, y_ptr:*fp16, {rest}"
+    assert undertow("derive", NORM, *words).stdout != undertow("derive", NORM).stdout
 
 
 def test_dtype_and_signature(undertow) -> None:
-    words = ("derive", NORM, "--dtype", "bf16")
-    mixed = undertow(*words, "--signature", "x_ptr:*fp32, w_ptr:*fp32").stdout
-    assert ".to(tl.bfloat16)" in undertow(*words).stdout
-    assert ".to(tl.bfloat16)" not in mixed
+    words = ("--dtype", "bf16", "--signature", "w_ptr:*fp32, eps:fp64")
+    assert types(undertow, *words) == (
+        "x_ptr:*bf16, w_ptr:*fp32, y_ptr:*bf16, stride:i32, n_cols:i32, eps:fp64; "
+        "BLOCK=16"
+    )
 
 
 def test_wrt_and_outputs_take_lists(undertow) -> None:
@@ -121,7 +132,8 @@ def test_a_file_that_cannot_be_written(undertow, tmp_path: Path) -> None:
 ERRORS = [
     (
         ["kernels_nroms.py::rms_norm"],
-        "error: there is no file `kernels_nroms.py`\nhint: there is `kernels_norms.py`\n",
+        "error: there is no file `kernels_nroms.py`\n"
+        "hint: there is `kernels_norms.py`\n",
     ),
     (["nothing.txt::k"], "error: there is no file `nothing.txt`\n"),
     (

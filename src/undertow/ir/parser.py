@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 _TOKEN = re.compile(
     r'\s*(?:(?P<string>"[^"\n]*"|\'[^\'\n]*\')'
-    r"|(?P<number>-?(?:\d[\w.]*(?:[eE][+-]?\d+)?|inf\b|nan\b)(?:e[+-]?\d+)?)"
+    r"|(?P<number>-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf\b|nan\b))"
     r"|(?P<value>%[\w.]+)"
     r"|(?P<word>[A-Za-z_]\w*)"
     r"|(?P<mark>[(){}\[\]<>,:=@]))"

@@ -31,13 +31,17 @@ def launch(call: Call) -> Any:
     if not outputs:
         call.kernel.execute(call)
         return call.result
-    refuse_outputs(outputs)
+    silent = call.recording.silent
+    refuse_outputs([t for i, t in enumerate(outputs) if i not in silent])
     refuse_inference(call.saved)
+    if call.recording.expanded:
+        refuse_expanded(call)
     if len(outputs) > 1 and any(t._is_view() for t in outputs):
         call.swapped = {id(t): in_layout_of(t.detach(), t.stride()) for t in outputs}
     results = _Launch.apply(call, *call.passed)
     if call.swapped is not None:
         for output, result in zip(outputs, results, strict=True):
+            _refresh(output)
             output.copy_(result)
     return call.result
 
@@ -50,15 +54,29 @@ _C: Any = torch._C._autograd  # pyright: ignore[reportAttributeAccessIssue]
 def refuse_outputs(outputs: Sequence[Tensor]) -> None:
     """Raises what PyTorch raises for an operation in place, before the launch."""
     for output in outputs:
+        if output.is_inference():
+            raise RuntimeError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed."
+            )
         if output._is_view():
+            _refresh(output)
             base: Any = output._base
             refused = base.is_leaf and base.requires_grad
             meta = _C._get_creation_meta(output)
             refused = refused or meta != _C.CreationMeta.DEFAULT
         else:
             refused = output.requires_grad and output.is_leaf
-        if refused or output.is_inference():
-            output.copy_(output.detach())  # raises, in PyTorch's own words
+        if refused:
+            # it raises, in PyTorch's own words
+            output.copy_(output.detach().requires_grad_(output.is_floating_point()))
+
+
+def _refresh(view: Tensor) -> None:
+    """Tells a view that its base was overwritten, or PyTorch takes it for a leaf.
+
+    It is only told when its `grad_fn` is asked for.
+    """
+    _ = view.grad_fn
 
 
 def refuse_inference(saved: Sequence[Tensor]) -> None:
@@ -68,6 +86,23 @@ def refuse_inference(saved: Sequence[Tensor]) -> None:
             raise RuntimeError(
                 "Inference tensors cannot be saved for backward. "
                 "Pass a clone made outside of inference mode."
+            )
+
+
+def refuse_expanded(call: Call) -> None:
+    """Refuses leaves whose elements share memory: each would need its own gradient.
+
+    Of other tensors only the sum matters, over the elements that are one in memory.
+    """
+    names = call.specialisation.tensors
+    for index in call.recording.expanded:
+        if call.tensors[index].is_leaf:
+            raise LaunchError(
+                f"elements of the leaf `{names[index]}` share memory, and each has a "
+                "gradient of its own",
+                kernel=call.specialisation.forward.name,
+                hint="require the gradient of the tensor that was expanded, or pass a "
+                "contiguous copy",
             )
 
 

@@ -35,6 +35,8 @@ class Recording:
         saved: names of the tensors that some backward reads.
         saved_strides: the strides with which it reads them.
         silent: places of outputs that have no derivative.
+        expanded: places, in `specialisation.tensors`, of inputs whose elements share
+            memory.
         take_passed: takes those tensors out of `specialisation.tensors`.
         take_saved: takes the saved ones.
     """
@@ -48,6 +50,7 @@ class Recording:
     saved: tuple[str, ...]
     saved_strides: tuple[tuple[int, ...], ...]
     silent: tuple[int, ...]
+    expanded: tuple[int, ...]
     take_passed: Pick
     take_saved: Pick
 
@@ -99,7 +102,7 @@ def record(
     layouts = tuple(Layout.of(t) for t in tensors)
     wrt = frozenset(n for n, t in zip(names, tensors, strict=True) if t.requires_grad)
     launch = spec.launch(scalars, grid)
-    derivation = settle(spec, wrt, frozenset(spec.stored), launch)
+    derivation = settle(spec, wrt, spec.outputs, launch)
     backward = derivation.backward
     _check_layouts(spec, layouts, wrt)
     check_stores(backward.forward, backward.stores, launch)
@@ -118,6 +121,7 @@ def record(
         saved,
         tuple(layouts[names.index(n)].stride for n in saved),
         tuple(i for i, name in enumerate(spec.stored) if name not in depends),
+        tuple(i for i, n in enumerate(names) if n in wrt and repeats(layouts[i])),
         picker([names.index(n) for n in passed]),
         picker([names.index(n) for n in saved]),
     )

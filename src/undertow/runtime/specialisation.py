@@ -11,7 +11,7 @@ import torch
 from undertow import evaluate
 from undertow.analysis.launch import Launch
 from undertow.errors import UnsupportedError
-from undertow.ir import Block, Kernel, Op, Value
+from undertow.ir import Block, DType, Kernel, Op, PointerType, Value
 from undertow.runtime.arguments import picker
 from undertow.runtime.derivation import Derivation
 from undertow.transform.differentiate import differentiate, roles
@@ -36,6 +36,7 @@ class Specialisation:
     Attributes:
         forward: the kernel as captured, or with aliased parameters made one.
         stored: the pointers it stores to, in its order.
+        outputs: those of them that point to floats.
         tensors: the pointers it stores to, then those that it only loads.
         scalars: its other parameters.
         take_tensors: takes those of `tensors` out of a launch's values.
@@ -49,6 +50,8 @@ class Specialisation:
         self.forward = forward
         self.names = tuple(names)
         self.stored = tuple(n for n in pointers if n in found.stored)
+        floats = [p.name for p in forward.pointers if element(p).is_float]
+        self.outputs = frozenset(n for n in self.stored if n in floats)
         self.tensors = (*self.stored, *(n for n in pointers if n in found.inputs))
         self.scalars = tuple(p.name for p in forward.params if p.name not in pointers)
         for axis in range(3):
@@ -149,6 +152,11 @@ class _Numbers(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._integers) + len(self._grid)
+
+
+def element(pointer: Value) -> DType:
+    assert isinstance(pointer.type, PointerType)
+    return pointer.type.element
 
 
 def merge_parameters(kernel: Kernel, merge: Mapping[str, str]) -> Kernel:

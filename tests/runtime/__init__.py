@@ -1,0 +1,1 @@
+"""Launches, autograd and caches."""
