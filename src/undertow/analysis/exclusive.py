@@ -36,6 +36,8 @@ class Site:
     address: Polynomial
     shape: tuple[int, ...]
     bounds: tuple[Bound | None, ...]
+    turns: tuple[Symbol | None, ...] = ()
+    """The loops around it; None for one whose number of turns is not known at launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,11 @@ def _missing(site: Site, axes: Sequence[int], weights: Weights) -> Shared | None
     for axis in axes:
         if Symbol("program", axis) not in told:
             return Shared(f"shared along program axis {axis}", axis=axis)
+    for turn in site.turns:
+        if turn is None:
+            return Shared("how often its loop turns is not known at launch")
+        if turn not in told:
+            return Shared(f"every turn of the loop over `{turn}` has the same address")
     for axis, extent in enumerate(site.shape):
         if extent > 1 and Symbol("lane", axis) not in told:
             return Shared(
@@ -321,6 +328,8 @@ class _Extents:
             return Polynomial.symbol(Symbol("grid", symbol.axis))
         if symbol.kind == "lane":
             return Polynomial.constant(self.shape[symbol.axis])
+        if symbol.kind == "turn" and symbol.by is not None:
+            return symbol.by
         assert symbol.of is not None and symbol.by is not None
         if symbol.kind == "remainder":
             return symbol.by

@@ -294,6 +294,7 @@ STEPS: dict[str, Callable[[_Compiler, Op], Step | None]] = {
     "if": _if,
     "for": _for,
     "yield": _nothing,
+    "barrier": _nothing,
     "assume": _nothing,
     "section": _nothing,
 }

@@ -53,7 +53,8 @@ UNKNOWN = Loc()
 class Value:
     """A parameter of a kernel, an argument of a block, or one result of an op.
 
-    `op` is None for the first two; `is_argument` tells them apart.
+    `op` is None for the first two; `is_argument` tells them apart, and `owner` is the op
+    whose block has the argument, once that is built.
     """
 
     type: Type
@@ -61,6 +62,7 @@ class Value:
     op: Op | None = field(default=None, repr=False)
     index: int = 0
     is_argument: bool = False
+    owner: Op | None = field(default=None, repr=False)
 
     @property
     def is_parameter(self) -> bool:
@@ -107,6 +109,9 @@ class Op:
     def __post_init__(self) -> None:
         for index, result in enumerate(self.results):
             result.op, result.index = self, index
+        for region in self.regions:
+            for index, arg in enumerate(region.args):
+                arg.owner, arg.index = self, index
 
     @property
     def result(self) -> Value:

@@ -112,6 +112,8 @@ def _table() -> dict[str, OpDef]:
         # assume(condition): a fact for the analyses. section: a heading (attr title).
         OpDef("assume", "note", 1, "explicit"),
         OpDef("section", "note", 0, "explicit"),
+        # barrier: what a program's lanes have stored is seen by all of them after it.
+        OpDef("barrier", "note", 0, "explicit"),
     ]
     return {d.name: d for d in defs}
 

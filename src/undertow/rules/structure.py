@@ -34,7 +34,7 @@ def register(table: Table) -> None:
         "atomic_add", "other programs' contributions are not ordered with it"
     )
     table.zero("const range program_id num_programs", "it does not depend on any input")
-    table.zero("assume section", "it computes nothing")
+    table.zero("assume section barrier", "it computes nothing")
 
 
 def _only(cts: Cotangents) -> Value:

@@ -30,6 +30,7 @@ from undertow.transform.cotangent_layout import (
 from undertow.transform.fold import fold
 from undertow.transform.place import Placement, Placing, place, program_axes
 from undertow.transform.rebuild import parameters, rebuild, remove_dead, simplify
+from undertow.transform.tapes import Tape, Tapes
 from undertow.transform.reverse import REVERSE, reverse
 from undertow.transform.roles import (
     OutputStores,
@@ -87,6 +88,7 @@ class Backward:
         zeros: differentiated inputs on which no active output depends.
         stores: what is known of the forward's stores.
         recomputed: names of the values that the backward computes again.
+        tapes: what loops carry that is kept from the primal sweep for the reverse one.
     """
 
     forward: Kernel
@@ -96,6 +98,7 @@ class Backward:
     zeros: tuple[str, ...]
     stores: tuple[OutputStores, ...]
     recomputed: tuple[str, ...]
+    tapes: tuple[Tape, ...] = ()
 
 
 def differentiate(
@@ -194,7 +197,8 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
         p: Value(PointerType(cotangent_dtype(_element(p))), names.gradient(p))
         for p in task.inputs
     }
-    body = reverse(forward, task.activity, Buffers(cotangents, gradients))
+    tapes = Tapes(names.fresh)
+    body = reverse(forward, task.activity, Buffers(cotangents, gradients), tapes)
     placing = place(
         body,
         {g: _element(p) for p, g in gradients.items()},
@@ -207,7 +211,9 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
     body = _rewritten(body, placing, layouts)
     refuse_overwritten(body, task.in_place)
     written = placing.fresh.values()
-    params = _parameters(forward, body, cotangents, written, layouts.values())
+    used = {op.operands[0] for op in walk(body) if op.opcode == "load"}
+    kept = tuple(tape for tape in tapes.made if tape.pointer in used)
+    params = _parameters(forward, body, cotangents, written, layouts.values(), kept)
     stem = forward.name.removesuffix("_fwd").removesuffix("_forward")
     return Backward(
         forward,
@@ -221,6 +227,7 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
         tuple(p.name for p, g in gradients.items() if g not in placing.placements),
         stores,
         _recomputed(body),
+        kept,
     )
 
 
@@ -293,13 +300,17 @@ def _parameters(
     cotangents: Mapping[Value, Value],
     gradients: Iterable[Value],
     layouts: Iterable[StridedCotangent],
+    tapes: Iterable[Tape],
 ) -> tuple[Value, ...]:
     """Cotangents, primal pointers, gradients, scalars; only those the body uses."""
     used = {v for op in walk(body) for v in op.operands}
     pointers = forward.pointers
     scalars = [p for p in forward.params if p not in pointers]
     strides = [s for layout in layouts for s in layout.strides]
-    ordered = [*cotangents.values(), *pointers, *gradients, *strides, *scalars]
+    taped = [tape.pointer for tape in tapes]
+    turns = list(dict.fromkeys(tape.turns for tape in tapes))
+    ordered = [*cotangents.values(), *pointers, *gradients, *taped]
+    ordered += [*strides, *scalars, *turns]
     return tuple(v for v in ordered if v in used)
 
 
