@@ -30,7 +30,6 @@ from undertow.transform.cotangent_layout import (
 from undertow.transform.fold import fold
 from undertow.transform.place import Placement, Placing, place, program_axes
 from undertow.transform.rebuild import parameters, rebuild, remove_dead, simplify
-from undertow.transform.tapes import Tape, Tapes
 from undertow.transform.reverse import REVERSE, reverse
 from undertow.transform.roles import (
     OutputStores,
@@ -41,6 +40,7 @@ from undertow.transform.roles import (
     roles,
 )
 from undertow.transform.sweep import Buffers
+from undertow.transform.tapes import Tape, Tapes
 from undertow.transform.variables import name_variables
 
 __all__ = [

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from undertow.ir import Builder, Op, Value, walk
 from undertow.transform.cotangents import Cotangent, clean
 from undertow.transform.fold import constant
+from undertow.transform.masks import implies
 from undertow.transform.rebuild import Env, Handlers, rebuild
 from undertow.transform.sweep import State
-from undertow.transform.tapes import Tape, first_turn, read, write
+from undertow.transform.tapes import first_turn, read, write
 
 Recompute = Callable[[State, Iterable[Op]], None]
 Sweep = Callable[[State, Iterable[Op]], None]
@@ -62,35 +63,45 @@ def loop(s: State, op: Op, recompute: Recompute, sweep: Sweep) -> None:
     b, (body,) = s.b, op.regions
     seeds = [s.cts.pop(result, None) for result in op.results]
     active = [k for k, arg in enumerate(body.args[1:]) if s.activity.active(arg)]
-    captured = _captured(s, op)
+    targets = [body.args[1 + k] for k in active] + _captured(s, op)
     starts = [_start(s, body.args[1 + k], seeds[k]) for k in active]
-    starts += [_start(s, value, None) for value in captured]
-    tapes = s.recorded[op]
+    starts += [s.b.const(0.0, s.cotangent_type(v)) for v in targets[len(active) :]]
     count = trips(b, *(s.env[v] for v in op.operands[:3]))
     zero, one = (b.const(n, count.tensor_type) for n in (0, 1))
     b.emit("barrier")  # what was recorded is there for every lane
-    named = [_named(start, v) for start, v in zip(
-        starts, [*(body.args[1 + k] for k in active), *captured], strict=True)]  # fmt: skip
-    with b.region([Value(count.type), *named]) as block:
-        last = b.pointwise("sub", count, one)
-        turn = b.pointwise("sub", last, block.args[0])
-        inner = _turn(s, op, turn, tapes)
-        recompute(inner, body.ops[:-1])
-        for k, ct in zip(active, block.args[1:], strict=False):
-            inner.add(body.ops[-1].operands[k], Cotangent(ct))
-        sweep(inner, body.ops[:-1])
-        totals = block.args[1 + len(active) :]
-        following = [_following(inner, body.args[1 + k]) for k in active]
-        following += [_total(inner, v, t) for v, t in zip(captured, totals, strict=True)]
-        b.emit("yield", following)
+    templates = [_template(v, t) for v, t in zip(starts, targets, strict=True)]
+    supports = [ct and ct.support for ct in (seeds[k] for k in active)]
+    while True:
+        with b.region([Value(count.type), *templates]) as block:
+            last = b.pointwise("sub", count, one)
+            inner = _turn(s, op, b.pointwise("sub", last, block.args[0]))
+            recompute(inner, body.ops[:-1])
+            for k, ct, support in zip(active, block.args[1:], supports, strict=False):
+                inner.add(body.ops[-1].operands[k], Cotangent(ct, support))
+            sweep(inner, body.ops[:-1])
+            b.emit("yield", _following(inner, targets, block.args[1:], len(active)))
+        found = [inner.cts.get(v) for v in targets[: len(active)]]
+        if all(map(_within, found, supports)):
+            break
+        supports = [
+                known if _within(ct, known) else None
+                for ct, known in zip(found, supports, strict=True)
+            ]
     b.loc = op.loc.unnamed
     results = b.loop((zero, count, one), starts, block)
-    targets = [*(op.operands[3 + k] for k in active), *captured]
-    for value, result in zip(targets, results, strict=True):
+    ends = [op.operands[3 + k] for k in active] + targets[len(active) :]
+    for value, result in zip(ends, results, strict=True):
         s.add(value, Cotangent(result))
 
 
-def _turn(s: State, op: Op, turn: Value, tapes: list[Tape]) -> State:
+def _within(ct: Cotangent | None, support: Value | None) -> bool:
+    """Whether a turn leaves a cotangent zero outside of the lanes it began with."""
+    if support is None or ct is None:
+        return True
+    return ct.support is not None and implies(ct.support, support)
+
+
+def _turn(s: State, op: Op, turn: Value) -> State:
     """The state at the beginning of a turn."""
     b, (body,) = s.b, op.regions
     inner = s.inside()
@@ -99,12 +110,13 @@ def _turn(s: State, op: Op, turn: Value, tapes: list[Tape]) -> State:
     variable = b.pointwise("add", lower, scaled)
     variable.name = variable.name or body.args[0].name
     inner.env[body.args[0]] = variable
-    for arg, tape in zip(body.args[1:], tapes, strict=True):
+    for arg, tape in zip(body.args[1:], s.recorded[op], strict=True):
         inner.env[arg] = read(b, tape, turn, arg)
     return inner
 
 
-def _named(start: Value, of: Value) -> Value:
+def _template(start: Value, of: Value) -> Value:
+    """An argument for the cotangent of `of`, by type and name."""
     return Value(start.type, of.name and f"d_{of.name}")
 
 
@@ -114,14 +126,19 @@ def _start(s: State, value: Value, seed: Cotangent | None) -> Value:
     return s.b.const(0.0, s.cotangent_type(value))
 
 
-def _following(inner: State, arg: Value) -> Value:
-    ct = inner.cts.get(arg)
-    return clean(inner.b, ct) if ct else inner.b.const(0.0, inner.cotangent_type(arg))
-
-
-def _total(inner: State, value: Value, total: Value) -> Value:
-    ct = inner.cts.get(value)
-    return inner.b.pointwise("add", total, clean(inner.b, ct)) if ct else total
+def _following(
+    inner: State, targets: list[Value], args: tuple[Value, ...], carried: int
+) -> list[Value]:
+    """Cotangents after a turn: of what is carried the new ones, of others the sums."""
+    b, found = inner.b, list[Value]()
+    for index, (value, arg) in enumerate(zip(targets, args, strict=True)):
+        ct = inner.cts.get(value)
+        if index >= carried:
+            found.append(b.pointwise("add", arg, clean(b, ct)) if ct else arg)
+        else:
+            zero = b.const(0.0, inner.cotangent_type(value))
+            found.append(clean(b, ct) if ct else zero)
+    return found
 
 
 def _captured(s: State, op: Op) -> list[Value]:
