@@ -279,7 +279,7 @@ def _execute(steps: Sequence[Step], env: Env, launch: Launch) -> None:
 
 
 def _nothing(compiler: _Compiler, op: Op) -> None:
-    """No step: `yield` is read by its `if` or `for`, and notes are for the other stages."""
+    """No step: `yield` is read by what it is in, notes are for the other stages."""
 
 
 STEPS: dict[str, Callable[[_Compiler, Op], Step | None]] = {

@@ -1,7 +1,8 @@
 """From the TTIR tree to Undertow's IR: one row an op.
 
 The rows stand in `pointwise`, `structure`, `memory`, `reduction`, `product`;
-control flow in `control` and `loops`; what has no row is refused with the words of `refusals`.
+control flow in `control` and `loops`; what has no row is refused with the words of
+`refusals`.
 """
 
 from __future__ import annotations

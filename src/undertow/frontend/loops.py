@@ -152,7 +152,7 @@ class _Body:
                 arg.name = ""
 
     def _next(self, last: MOp, index: int, name: str, arg: Value) -> Value:
-        """What is yielded for `arg`; enters another form if the present one is wrong."""
+        """What is yielded for `arg`; enters another form if this one does not do."""
         form = self.forms[index]
         after = self.lifter.operand(name, last)
         if form is None or isinstance(after, Value):
