@@ -21,7 +21,7 @@ from undertow.emit.text import (
     shape,
     shortest,
 )
-from undertow.ir import F64, I1, Access, DType, Op, Value
+from undertow.ir import F32, F64, I1, I32, Access, DType, Op, Value
 
 Shape = tuple[int, ...]
 PROMOTING = ("add", "sub", "mul", "div", "cmp")
@@ -90,6 +90,7 @@ class Expressions:
             "join": lambda op: call("tl.join", *(self.full(v) for v in op.operands)),
             "split": lambda op: call("tl.split", self.full(op.operands[0])),
             "reduce": self.reduce,
+            "dot": self.dot,
             "load": self.load,
             **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit"), self.test),
         }
@@ -234,9 +235,11 @@ class Expressions:
         return Text(f"~{text.within(ATOM)}", UNARY)
 
     def select(self, op: Op) -> Text:
-        return call(
-            "tl.where", *(t.text for t in self.spread(op.operands, op.result.shape))
-        )
+        texts = [t.text for t in self.spread(op.operands, op.result.shape)]
+        of = op.result.tensor_type.dtype
+        if of not in (F32, I32, I1) and all(map(self.weak, op.operands[1:])):
+            texts[1] = f"tl.full((), {texts[1]}, {dtype(of)})"
+        return call("tl.where", *texts)
 
     def cast(self, op: Op) -> Text:
         value, target = op.operands[0], op.result.tensor_type.dtype
@@ -309,6 +312,13 @@ class Expressions:
             return call(function, text, f"axis={axis}")
         name = self.combines.setdefault(kind, f"_{kind}")
         return call("tl.reduce", text, str(axis), name)
+
+    def dot(self, op: Op) -> Text:
+        """``tl.dot(a, b, c)``, without a `c` that is zero."""
+        a, b, c = op.operands
+        fused = c in self.names or not spelling.is_zero(c)
+        arguments = [self.full(v) for v in (a, b, c)[: 3 if fused else 2]]
+        return call("tl.dot", *arguments, *spelling.dot_options(op, fused=fused))
 
     # -- memory ----------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def lift_for(lifter: Lifter, op: MOp, lift_op: LiftOp) -> None:
     forms: list[Form] = [Moved(v) if isinstance(v, Pointer) else None for v in given]
     while True:
         lifter.builder.loc = loc
-        body = _Body(lifter, op, given, forms)
+        body = _Body(lifter, op, forms)
         if not body.lift(bounds[0], lift_op):
             break
     lifter.builder.loc = loc
@@ -98,15 +98,12 @@ def _attributes(lifter: Lifter, op: MOp) -> dict[str, Attr]:
 class _Body:
     """One attempt to lift the body, with `forms` for what is carried."""
 
-    def __init__(
-        self, lifter: Lifter, op: MOp, given: Sequence[Operand], forms: list[Form]
-    ) -> None:
+    def __init__(self, lifter: Lifter, op: MOp, forms: list[Form]) -> None:
         self.lifter, self.op, self.forms = lifter, op, forms
         self.names = _BOUND.findall(op.body)
         self.initial = [
-            operand if isinstance(operand, Value) else form.initial(lifter)
-            for operand, form in zip(given, forms, strict=True)
-            if isinstance(operand, Value) or form is not None
+            lifter.value(name, op) if form is None else form.initial(lifter)
+            for name, form in zip(op.operands[3:], forms, strict=True)
         ]
         self.block = Block()
 

@@ -93,6 +93,4 @@ def _captured(s: State, op: Op) -> list[Value]:
     """Active values from outside of `op` that its branches use, in order of use."""
     inside = {r for region in op.regions for x in walk(region) for r in x.results}
     used = (v for region in op.regions for x in walk(region) for v in x.operands)
-    return [
-        v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)
-    ]
+    return [v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)]

@@ -124,7 +124,9 @@ def _choice(b: Builder, x: Cotangent, y: Cotangent) -> Cotangent | None:
     c = [part for part in others if part not in common]
     if len(a) != 1 or len(c) != 1 or not opposite(a[0], c[0]):
         return None
-    plain = c[0].op is not None and c[0].op.opcode == "xor" and c[0].op.operands[0] is a[0]
+    plain = (
+        c[0].op is not None and c[0].op.opcode == "xor" and c[0].op.operands[0] is a[0]
+    )
     condition, then, otherwise = (
         (a[0], x.value, y.value) if plain else (c[0], y.value, x.value)
     )

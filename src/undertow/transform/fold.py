@@ -46,7 +46,9 @@ def _before_broadcast(
     if narrow is None:
         return None
     inner = [_narrowed(b, x, narrow) for x in xs]
-    return b.broadcast(b.pure(opcode, inner, type.with_shape(narrow), attrs), type.shape)
+    return b.broadcast(
+        b.pure(opcode, inner, type.with_shape(narrow), attrs), type.shape
+    )
 
 
 def _narrowed(b: Builder, x: Value, shape: tuple[int, ...]) -> Value:
@@ -275,6 +277,8 @@ def _expand_dims(
         return b.const(number, type)
     if _opcode(x) == "broadcast" and x.op is not None and not x.op.operands[0].shape:
         return b.broadcast(x.op.operands[0], type.shape)
+    if x.op is not None and x.op.opcode == "reshape":
+        return b.reshape(x.op.operands[0], type.shape)
     return None
 
 

@@ -6,7 +6,8 @@ reverse sweep reads the tape from its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from undertow.ir import Builder, Op, Value, walk
 from undertow.transform.cotangents import Cotangent, clean
@@ -30,6 +31,12 @@ def trips(b: Builder, lower: Value, upper: Value, step: Value) -> Value:
     return b.pointwise("sdiv", up, step)
 
 
+def turn_of(b: Builder, variable: Value, lower: Value, step: Value) -> Value:
+    """How many turns came before the one with this value of the loop's variable."""
+    turn = b.pointwise("sub", variable, lower)
+    return turn if constant(step) == 1 else b.pointwise("sdiv", turn, step)
+
+
 # -- the primal sweep ----------------------------------------------------------------
 
 
@@ -43,9 +50,7 @@ def record(s: State, op: Op, env: Env, plain: Handlers) -> None:
     for tape in tapes:  # before the loop, which then need not compute it again
         first_turn(b, tape)
     with b.region(body.args) as block:
-        turn = b.pointwise("sub", block.args[0], lower)
-        if constant(step) != 1:
-            turn = b.pointwise("sdiv", turn, step)
+        turn = turn_of(b, block.args[0], lower, step)
         for arg, tape in zip(block.args[1:], tapes, strict=True):
             write(b, tape, turn, arg)
         rebuild(b, body.ops, env | dict(zip(body.args, block.args, strict=True)), plain)
@@ -60,38 +65,125 @@ def record(s: State, op: Op, env: Env, plain: Handlers) -> None:
 
 def loop(s: State, op: Op, recompute: Recompute, sweep: Sweep) -> None:
     """Adds to the cotangents of what the loop starts with and uses of the outside."""
-    b, (body,) = s.b, op.regions
+    s.b.emit("barrier")  # what was recorded is there for every lane
     seeds = [s.cts.pop(result, None) for result in op.results]
-    active = [k for k, arg in enumerate(body.args[1:]) if s.activity.active(arg)]
-    targets = [body.args[1 + k] for k in active] + _captured(s, op)
-    starts = [_start(s, body.args[1 + k], seeds[k]) for k in active]
-    starts += [s.b.const(0.0, s.cotangent_type(v)) for v in targets[len(active) :]]
-    count = trips(b, *(s.env[v] for v in op.operands[:3]))
+    targets = Targets.of(s, op)
+    for order in (_in_any_order, _last_turn_first):
+        if order(s, op, targets, seeds, recompute, sweep):
+            break
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What a loop's reverse adds to.
+
+    Attributes:
+        active: positions of the carried values that have a cotangent.
+        carried: their arguments in the loop's block.
+        captured: active values from outside that the loop uses.
+    """
+
+    active: tuple[int, ...]
+    carried: tuple[Value, ...]
+    captured: tuple[Value, ...]
+
+    @staticmethod
+    def of(s: State, op: Op) -> Targets:
+        args = op.regions[0].args[1:]
+        active = tuple(k for k, arg in enumerate(args) if s.activity.active(arg))
+        carried = tuple(args[k] for k in active)
+        return Targets(active, carried, tuple(_captured(s, op)))
+
+
+def _in_any_order(
+    s: State,
+    op: Op,
+    targets: Targets,
+    seeds: list[Cotangent | None],
+    recompute: Recompute,
+    sweep: Sweep,
+) -> bool:
+    """The loop as the user wrote it, if no turn changes a carried cotangent.
+
+    So it is with sums: each term has the cotangent of the sum.
+    """
+    b, (body,) = s.b, op.regions
+    bounds = [s.env[v] for v in op.operands[:3]]
+    zeros = [b.const(0.0, s.cotangent_type(v)) for v in targets.captured]
+    templates = [_template(v, t) for v, t in zip(zeros, targets.captured, strict=True)]
+    for seed in seeds:
+        if seed is not None:  # before the loop, which then need not compute it again
+            clean(b, seed)
+    with b.region([Value(bounds[0].type, body.args[0].name), *templates]) as block:
+        inner = _turn(s, op, block.args[0], turn_of(b, block.args[0], *bounds[::2]))
+        recompute(inner, body.ops[:-1])
+        for k in targets.active:
+            seed = seeds[k]
+            if seed is not None:
+                inner.add(body.ops[-1].operands[k], seed)
+        sweep(inner, body.ops[:-1])
+        if any(inner.cts.get(body.args[1 + k]) != seeds[k] for k in targets.active):
+            return False
+        b.emit("yield", _totals(inner, targets, block.args[1:]))
+    b.loc = op.loc.unnamed
+    results = b.loop(bounds, zeros, block)
+    for k in targets.active:
+        seed = seeds[k]
+        if seed is not None:
+            s.add(op.operands[3 + k], seed)
+    _add_totals(s, targets, results)
+    return True
+
+
+def _last_turn_first(
+    s: State,
+    op: Op,
+    targets: Targets,
+    seeds: list[Cotangent | None],
+    recompute: Recompute,
+    sweep: Sweep,
+) -> bool:
+    """The turns in reverse, with the cotangents of what is carried handed on."""
+    b, (body,) = s.b, op.regions
+    lower, _, step = bounds = [s.env[v] for v in op.operands[:3]]
+    count = trips(b, *bounds)
     zero, one = (b.const(n, count.tensor_type) for n in (0, 1))
-    b.emit("barrier")  # what was recorded is there for every lane
-    templates = [_template(v, t) for v, t in zip(starts, targets, strict=True)]
-    supports = [ct and ct.support for ct in (seeds[k] for k in active)]
+    active = [seeds[k] for k in targets.active]
+    starts = [
+        _start(s, arg, seed) for arg, seed in zip(targets.carried, active, strict=True)
+    ]
+    starts += [b.const(0.0, s.cotangent_type(v)) for v in targets.captured]
+    named = (*targets.carried, *targets.captured)
+    templates = [_template(v, t) for v, t in zip(starts, named, strict=True)]
+    supports = [seed and seed.support for seed in active]
+    number = len(targets.active)
     while True:
         with b.region([Value(count.type), *templates]) as block:
             last = b.pointwise("sub", count, one)
-            inner = _turn(s, op, b.pointwise("sub", last, block.args[0]))
+            turn = b.pointwise("sub", last, block.args[0])
+            scaled = turn if constant(step) == 1 else b.pointwise("mul", turn, step)
+            inner = _turn(s, op, b.pointwise("add", lower, scaled), turn)
             recompute(inner, body.ops[:-1])
-            for k, ct, support in zip(active, block.args[1:], supports, strict=False):
+            given = zip(targets.active, block.args[1:], supports, strict=False)
+            for k, ct, support in given:
                 inner.add(body.ops[-1].operands[k], Cotangent(ct, support))
             sweep(inner, body.ops[:-1])
-            b.emit("yield", _following(inner, targets, block.args[1:], len(active)))
-        found = [inner.cts.get(v) for v in targets[: len(active)]]
+            following = [_following(inner, arg) for arg in targets.carried]
+            totals = _totals(inner, targets, block.args[1 + number :])
+            b.emit("yield", [*following, *totals])
+        found = [inner.cts.get(arg) for arg in targets.carried]
         if all(map(_within, found, supports)):
             break
         supports = [
-                known if _within(ct, known) else None
-                for ct, known in zip(found, supports, strict=True)
-            ]
+            known if _within(ct, known) else None
+            for ct, known in zip(found, supports, strict=True)
+        ]
     b.loc = op.loc.unnamed
     results = b.loop((zero, count, one), starts, block)
-    ends = [op.operands[3 + k] for k in active] + targets[len(active) :]
-    for value, result in zip(ends, results, strict=True):
-        s.add(value, Cotangent(result))
+    for k, result in zip(targets.active, results, strict=False):
+        s.add(op.operands[3 + k], Cotangent(result))
+    _add_totals(s, targets, results[number:])
+    return True
 
 
 def _within(ct: Cotangent | None, support: Value | None) -> bool:
@@ -101,17 +193,14 @@ def _within(ct: Cotangent | None, support: Value | None) -> bool:
     return ct.support is not None and implies(ct.support, support)
 
 
-def _turn(s: State, op: Op, turn: Value) -> State:
+def _turn(s: State, op: Op, variable: Value, turn: Value) -> State:
     """The state at the beginning of a turn."""
-    b, (body,) = s.b, op.regions
+    args = op.regions[0].args
     inner = s.inside()
-    lower, step = s.env[op.operands[0]], s.env[op.operands[2]]
-    scaled = turn if constant(step) == 1 else b.pointwise("mul", turn, step)
-    variable = b.pointwise("add", lower, scaled)
-    variable.name = variable.name or body.args[0].name
-    inner.env[body.args[0]] = variable
-    for arg, tape in zip(body.args[1:], s.recorded[op], strict=True):
-        inner.env[arg] = read(b, tape, turn, arg)
+    variable.name = variable.name or args[0].name
+    inner.env[args[0]] = variable
+    for arg, tape in zip(args[1:], s.recorded[op], strict=True):
+        inner.env[arg] = read(s.b, tape, turn, arg)
     return inner
 
 
@@ -126,19 +215,23 @@ def _start(s: State, value: Value, seed: Cotangent | None) -> Value:
     return s.b.const(0.0, s.cotangent_type(value))
 
 
-def _following(
-    inner: State, targets: list[Value], args: tuple[Value, ...], carried: int
-) -> list[Value]:
-    """Cotangents after a turn: of what is carried the new ones, of others the sums."""
+def _following(inner: State, arg: Value) -> Value:
+    ct = inner.cts.get(arg)
+    return clean(inner.b, ct) if ct else inner.b.const(0.0, inner.cotangent_type(arg))
+
+
+def _totals(inner: State, targets: Targets, args: Sequence[Value]) -> list[Value]:
+    """The sums over turns so far, with this one's share."""
     b, found = inner.b, list[Value]()
-    for index, (value, arg) in enumerate(zip(targets, args, strict=True)):
+    for value, arg in zip(targets.captured, args, strict=True):
         ct = inner.cts.get(value)
-        if index >= carried:
-            found.append(b.pointwise("add", arg, clean(b, ct)) if ct else arg)
-        else:
-            zero = b.const(0.0, inner.cotangent_type(value))
-            found.append(clean(b, ct) if ct else zero)
+        found.append(b.pointwise("add", arg, clean(b, ct)) if ct else arg)
     return found
+
+
+def _add_totals(s: State, targets: Targets, totals: Sequence[Value]) -> None:
+    for value, total in zip(targets.captured, totals, strict=True):
+        s.add(value, Cotangent(total))
 
 
 def _captured(s: State, op: Op) -> list[Value]:
@@ -146,6 +239,4 @@ def _captured(s: State, op: Op) -> list[Value]:
     inside = {r for x in walk(op.regions[0]) for r in x.results}
     inside |= {a for x in (op, *walk(op.regions[0])) for r in x.regions for a in r.args}
     used = (v for x in walk(op.regions[0]) for v in x.operands)
-    return [
-        v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)
-    ]
+    return [v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)]

@@ -113,9 +113,7 @@ def _one_at_a_time(ops: list[Placed]) -> bool:
     """Whether no program executes two of `ops`, or one of them twice."""
     if any(o.opcode == "for" for _, path in ops for o, _ in path):
         return False
-    return all(
-        apart(a, b) for i, (_, a) in enumerate(ops) for _, b in ops[i + 1 :]
-    )
+    return all(apart(a, b) for i, (_, a) in enumerate(ops) for _, b in ops[i + 1 :])
 
 
 # -- refusals --

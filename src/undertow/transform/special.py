@@ -13,6 +13,7 @@ from undertow.transform.cotangents import (
     sum_lanes,
     where_seen,
 )
+from undertow.transform.fold import constant
 from undertow.transform.masks import (
     conjunction,
     conjuncts,
@@ -66,7 +67,11 @@ def _reduce(s: State, op: Op, ct: Cotangent) -> None:
 def _load(s: State, op: Op, ct: Cotangent) -> None:
     access = Access.of(op)
     mask = s.mask(access)
-    if access.other is not None and mask is not None and s.activity.active(access.other):
+    if (
+        access.other is not None
+        and mask is not None
+        and s.activity.active(access.other)
+    ):
         s.add(access.other, restrict(s.b, ct, negation(s.b, mask)))
     gradient = s.buffers.gradients.get(access.base)
     if gradient is None:
@@ -114,7 +119,21 @@ def _defined(b: Builder, value: Value, live: Value | None, axis: int) -> Value:
     if live is None:
         return value
     mask = b.broadcast(b.expand_dims(live, axis + len(value.shape)), value.shape)
+    if _zero_outside(value, mask):
+        return value
     return b.pointwise("select", mask, value, b.const(0.0, value.tensor_type))
+
+
+def _zero_outside(value: Value, mask: Value) -> bool:
+    """Whether a value was loaded with zeros where `mask` does not hold."""
+    op = value.op
+    if op is None or op.opcode not in ("cast", "load"):
+        return False
+    if op.opcode == "cast":
+        return _zero_outside(op.operands[0], mask)
+    access = Access.of(op)
+    padded = access.other is not None and constant(access.other) == 0
+    return padded and access.mask is not None and implies(access.mask, mask)
 
 
 SPECIAL: dict[str, Callable[[State, Op, Cotangent], None]] = {

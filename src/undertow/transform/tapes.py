@@ -113,7 +113,9 @@ def _lanes(b: Builder, shape: tuple[int, ...]) -> list[Value]:
     stride = 1
     for axis in reversed(range(len(shape))):
         extent = shape[axis]
-        index = b.pure("range", (), TensorType(I32, (extent,)), {"start": 0, "end": extent})
+        index = b.pure(
+            "range", (), TensorType(I32, (extent,)), {"start": 0, "end": extent}
+        )
         index = b.pointwise("mul", index, b.const(stride, index.tensor_type))
         for other in range(len(shape)):
             if other != axis:
