@@ -75,7 +75,9 @@ def test_a_step_of_zero_is_refused() -> None:
 
 
 # For i below p: if i is odd, y[p, i] = x[i], else the lower triangle t counts j < i.
-NESTED = """kernel nested(%x_ptr: ptr<f32>, %y_ptr: ptr<f32>, %t_ptr: ptr<i32>, %n: i32) {
+NESTED = """kernel nested(
+  %x_ptr: ptr<f32>, %y_ptr: ptr<f32>, %t_ptr: ptr<i32>, %n: i32
+) {
   %p = program_id() <axis=0> : i32
   %zero = const() <value=0> : i32
   %one = const() <value=1> : i32
@@ -219,8 +221,8 @@ def test_an_access_out_of_bounds_is_reported_once() -> None:
     (found,) = report.out_of_bounds
     assert (found.param, found.program, found.offset, found.count) == ("x_ptr", 0, 4, 6)
     assert found.loc.line == 4
+    args = {"x_ptr": torch.zeros(4), "y_ptr": torch.zeros(4), "n": 5}
     with pytest.raises(LaunchError, match="reads `x_ptr` out of bounds: offset 4"):
-        args = {"x_ptr": torch.zeros(4), "y_ptr": torch.zeros(4), "n": 5}
         run(kernel(REPEAT.format(at="%p")), args, (3,))
 
 
@@ -234,7 +236,9 @@ def test_lanes_that_wait_touch_no_memory() -> None:
 # -- dot --
 
 
-DOT = """kernel dot(%a_ptr: ptr<{t}>, %b_ptr: ptr<{t}>, %c_ptr: ptr<{u}>, %y_ptr: ptr<{u}>) {{
+DOT = """kernel dot(
+  %a_ptr: ptr<{t}>, %b_ptr: ptr<{t}>, %c_ptr: ptr<{u}>, %y_ptr: ptr<{u}>
+) {{
   %p = program_id() <axis=0> : i32
   %i = range() <start=0, end={a}> : i32[{a}]
   %j = range() <start=0, end={b}> : i32[{b}]
