@@ -29,6 +29,7 @@ from undertow.transform.cotangent_layout import (
 )
 from undertow.transform.fold import fold
 from undertow.transform.place import Placement, Placing, place, program_axes
+from undertow.transform.induction import induction
 from undertow.transform.rebuild import parameters, rebuild, remove_dead, simplify
 from undertow.transform.reverse import REVERSE, reverse
 from undertow.transform.roles import (
@@ -121,7 +122,7 @@ def differentiate(
         UnsupportedError: something on the way from `wrt` to `outputs` has no derivative,
             an overwritten input is needed, or a name is no pointer to floats.
     """
-    forward = name_variables(simplify(kernel))
+    forward = name_variables(induction(simplify(kernel)))
     try:
         task = Task.of(forward, wrt, outputs)
         backward = _differentiate(task, atomic)
