@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from undertow.ir import I1, Access, Block, Kernel, Op, TensorType, Value, walk
 
@@ -57,8 +58,9 @@ def _forward(
 ) -> None:
     for op in block.ops:
         if op.opcode == "for":
-            _through_turns(op, varied, lambda: _forward(
-                op.regions[0], inputs, varied, passes, constant))  # fmt: skip
+            body = partial(_forward, op.regions[0], inputs, varied, passes, constant)
+            _through_turns(op, varied, body)
+            varied.difference_update(r for r in op.results if r in constant)
             continue
         for region in op.regions:
             _forward(region, inputs, varied, passes, constant)
@@ -122,8 +124,8 @@ def _backward(
                 useful.update(v for r, v in pairs if r in useful)
                 _backward(region, outputs, useful, passes)
         elif op.opcode == "for":
-            _into_turns(op, useful, lambda: _backward(
-                op.regions[0], outputs, useful, passes))  # fmt: skip
+            body = partial(_backward, op.regions[0], outputs, useful, passes)
+            _into_turns(op, useful, body)
         elif op.opcode == "load":
             other = Access.of(op).other
             if other is not None and op.result in useful:

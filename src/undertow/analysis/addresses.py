@@ -89,8 +89,10 @@ class Addresses:
                 return lane + Polynomial.constant(op.int_attr("start"))
             case "add" | "sub" | "mul" if value.tensor_type.dtype.bits >= 32:
                 a, b = map(self.of, op.operands)
-                return a + b if op.opcode == "add" else (
-                    a - b if op.opcode == "sub" else a * b
+                return (
+                    a + b
+                    if op.opcode == "add"
+                    else (a - b if op.opcode == "sub" else a * b)
                 )
             case "sdiv" | "srem":
                 return self._digit(op)

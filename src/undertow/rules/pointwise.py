@@ -36,7 +36,9 @@ def _arithmetic(table: Table) -> None:
     binary("mul", lambda t, a, b, y: t * b, lambda t, a, b, y: t * a)
     binary("div", lambda t, a, b, y: t / b, lambda t, a, b, y: -(t * y / b))
     binary("div_rn", lambda t, a, b, y: t / b, lambda t, a, b, y: -(t * y / b))
-    binary("fmod", lambda t, a, b, y: t, lambda t, a, b, y: -(t * _f("rint", (a - y) / b)))
+    binary(
+        "fmod", lambda t, a, b, y: t, lambda t, a, b, y: -(t * _f("rint", (a - y) / b))
+    )
     table.ternary(
         "fma",
         lambda t, a, b, c, y: t * b,

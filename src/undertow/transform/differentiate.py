@@ -28,8 +28,8 @@ from undertow.transform.cotangent_layout import (
     layout_handlers,
 )
 from undertow.transform.fold import fold
-from undertow.transform.place import Placement, Placing, place, program_axes
 from undertow.transform.induction import induction
+from undertow.transform.place import Placement, Placing, place, program_axes
 from undertow.transform.rebuild import parameters, rebuild, remove_dead, simplify
 from undertow.transform.reverse import REVERSE, reverse
 from undertow.transform.roles import (
@@ -40,6 +40,7 @@ from undertow.transform.roles import (
     refuse_unordered,
     roles,
 )
+from undertow.transform.running_max import without_running_maxima
 from undertow.transform.sweep import Buffers
 from undertow.transform.tapes import Tape, Tapes
 from undertow.transform.variables import name_variables
@@ -166,7 +167,8 @@ class Task:
         targets = _chosen(
             forward, found.stored if outputs is None else outputs, outputs is None
         )
-        constant = stabilisers(forward, targets)
+        forward, maxima = without_running_maxima(forward, targets)
+        constant = stabilisers(forward, targets) | maxima
         active = activity(forward, inputs, targets, _passes, constant)
         useful = tuple(p for p in targets if _useful(forward, p, active))
         in_place = tuple(p for p in forward.pointers if p.name in found.in_place)

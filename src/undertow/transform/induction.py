@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from undertow.ir import OPS, Builder, Kernel, Op, TensorType, Value, walk
 from undertow.transform.fold import constant, fold
-from undertow.transform.rebuild import Env, Handlers, rebuild, remove_dead, with_body
+from undertow.transform.rebuild import (
+    Env,
+    Handlers,
+    rebuild,
+    remove_dead,
+    simplify,
+    with_body,
+)
 
 _MOVES = ("broadcast", "expand_dims", "reshape", "transpose")
 
@@ -22,6 +29,7 @@ def induction(kernel: Kernel) -> Kernel:
     """
     if not any(op.opcode == "for" for op in walk(kernel.body)):
         return kernel
+    kernel = simplify(kernel)
     while True:
         b = Builder(fold)
         loops = _Loops(b)
@@ -137,6 +145,9 @@ def _trips(b: Builder, bounds: tuple[Value, ...]) -> Value:
     """How many turns a loop makes: the distance divided by the step, rounded up."""
     lower, upper, by = bounds
     type = by.tensor_type
+    numbers = [n for n in map(constant, bounds) if isinstance(n, int)]
+    if len(numbers) == 3:
+        return b.const(len(range(*numbers)), type)
     zero, one = b.const(0, type), b.const(1, type)
     number = constant(by)
     if number is None:
