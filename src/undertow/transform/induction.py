@@ -146,7 +146,7 @@ def _trips(b: Builder, bounds: tuple[Value, ...]) -> Value:
     lower, upper, by = bounds
     type = by.tensor_type
     numbers = [n for n in map(constant, bounds) if isinstance(n, int)]
-    if len(numbers) == 3:
+    if len(numbers) == 3 and numbers[2]:
         return b.const(len(range(*numbers)), type)
     zero, one = b.const(0, type), b.const(1, type)
     number = constant(by)
