@@ -19,11 +19,11 @@ class Case(NamedTuple):
 
 
 @triton.jit
-def for_loop(x_ptr, y_ptr, n):
-    s = 0.0
-    for i in range(n):  # here
-        s += tl.load(x_ptr + i)
-    tl.store(y_ptr, s)
+def swapped_in_loop(x_ptr, y_ptr, n):
+    p, q = x_ptr, y_ptr
+    for _ in range(n):  # here
+        p, q = q, p
+    tl.store(p, 1.0)
 
 
 @triton.jit
@@ -35,10 +35,26 @@ def while_loop(x_ptr, y_ptr, n):
 
 
 @triton.jit
-def dot(x_ptr, y_ptr, n):
-    offs = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
-    x = tl.load(x_ptr + offs)
+def int_dot(x_ptr, y_ptr, n):
+    offs = tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    x = tl.load(x_ptr + offs).to(tl.int8)
     tl.store(y_ptr + offs, tl.dot(x, x))  # here
+
+
+@triton.jit
+def float8_dot(x_ptr, y_ptr, n):
+    offs = tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    x = tl.load(x_ptr + offs).to(tl.float8e5)
+    tl.store(y_ptr + offs, tl.dot(x, x))  # here
+
+
+@triton.jit
+def dot_scaled(x_ptr, y_ptr, n):
+    offs = tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :]
+    x = tl.load(x_ptr + offs).to(tl.float8e5)
+    scale = tl.full((64, 2), 127, tl.uint8)
+    y = tl.dot_scaled(x, scale, "e5m2", x, scale, "e5m2")  # here
+    tl.store(y_ptr + offs, y)
 
 
 @triton.jit
@@ -153,15 +169,6 @@ def custom_reduce(x_ptr, y_ptr, n):
 
 
 @triton.jit
-def return_in_loop(x_ptr, y_ptr, n):
-    pid = tl.program_id(0)
-    if pid > n:
-        return
-    for i in range(n):  # here
-        tl.store(y_ptr + i, tl.load(x_ptr + i))
-
-
-@triton.jit
 def returning(x_ptr, y_ptr, n):
     return tl.load(x_ptr) + n  # here
 
@@ -215,9 +222,11 @@ CASES: dict[str, Case] = {
     **{
         fn.__name__: Case(fn, _XYN, {}, message)
         for fn, message in [
-            (for_loop, "`for` loops are not supported yet"),
+            (swapped_in_loop, "a pointer chosen at run time is not supported"),
             (while_loop, "`while` loops are not supported yet"),
-            (dot, "`tl.dot` is not supported yet"),
+            (int_dot, "`tl.dot` of integers (`i8`) is not supported"),
+            (float8_dot, "`tl.dot` of 8-bit floats (`f8e5m2`) is not supported"),
+            (dot_scaled, "`tl.dot_scaled` is not supported"),
             (cumsum, "`tl.cumsum` and `tl.associative_scan` are not supported yet"),
             (gather, "`tl.gather` is not supported yet"),
             (histogram, "`tl.histogram` is not supported"),
@@ -234,7 +243,6 @@ CASES: dict[str, Case] = {
             (chosen, "a pointer chosen at run time is not supported"),
             (recast, "a pointer to `f32` used as one to `i32` is not supported"),
             (custom_reduce, "`tl.reduce` with a custom function is not supported"),
-            (return_in_loop, "`for` loops are not supported yet"),
             (returning, "a function that returns a value is not a kernel"),
             (atomic_max, "`tl.atomic_max` is not supported"),
         ]

@@ -5,7 +5,7 @@ import pytest
 from undertow.errors import CaptureError, UnsupportedError
 from undertow.frontend import lift_text
 from undertow.frontend.lift import ROWS
-from undertow.frontend.refusals import DROPPED, REFUSED, spelling
+from undertow.frontend.refusals import DROPPED, LOOP_HINTS, REFUSED, spelling
 from undertow.ir import Loc, print_kernel
 
 from .text import lift, module, ops
@@ -57,11 +57,13 @@ def test_an_assumption_is_kept() -> None:
 
 
 def test_every_dropped_op_has_a_reason() -> None:
-    assert all(len(reason.split()) > 4 for reason in DROPPED.values())
+    assert all(
+        len(reason.split()) > 4 for reason in (DROPPED | LOOP_HINTS).values()
+    )
 
 
 def test_an_op_has_one_fate() -> None:
-    fates = [*ROWS, *DROPPED, *REFUSED, "scf.if"]
+    fates = [*ROWS, *DROPPED, *REFUSED, "scf.if", "scf.for"]
     assert len(fates) == len(set(fates))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from undertow.ir import I1, Access, Block, Kernel, Op, TensorType, Value, walk
 
@@ -56,6 +57,11 @@ def _forward(
     constant: set[Value],
 ) -> None:
     for op in block.ops:
+        if op.opcode == "for":
+            body = partial(_forward, op.regions[0], inputs, varied, passes, constant)
+            _through_turns(op, varied, body)
+            varied.difference_update(r for r in op.results if r in constant)
+            continue
         for region in op.regions:
             _forward(region, inputs, varied, passes, constant)
         if op.opcode == "if":
@@ -68,6 +74,24 @@ def _forward(
         elif _any(op, varied):
             varied.update(r for r in op.results if _carries(op, r, passes))
         varied.difference_update(r for r in op.results if r in constant)
+
+
+def _through_turns(op: Op, varied: set[Value], body: Callable[[], None]) -> None:
+    """A carried value is varied if it is at the start or after any turn."""
+    (region,), initial = op.regions, op.operands[3:]
+    carried = list(zip(region.args[1:], op.results, strict=True))
+    varied.update(a for (a, _), v in zip(carried, initial, strict=True) if v in varied)
+    while True:
+        body()
+        later = [
+            a
+            for (a, _), v in zip(carried, region.ops[-1].operands, strict=True)
+            if v in varied and a not in varied
+        ]
+        if not later:
+            break
+        varied.update(later)
+    varied.update(result for arg, result in carried if arg in varied)
 
 
 def _carries(op: Op, result: Value, passes: Passes) -> bool:
@@ -99,12 +123,30 @@ def _backward(
                 pairs = zip(op.results, region.ops[-1].operands, strict=True)
                 useful.update(v for r, v in pairs if r in useful)
                 _backward(region, outputs, useful, passes)
+        elif op.opcode == "for":
+            body = partial(_backward, op.regions[0], outputs, useful, passes)
+            _into_turns(op, useful, body)
         elif op.opcode == "load":
             other = Access.of(op).other
             if other is not None and op.result in useful:
                 useful.add(other)
         elif passes(op) and any(r in useful for r in op.results):
             useful.update(v for v in op.operands if v.is_float)
+
+
+def _into_turns(op: Op, useful: set[Value], body: Callable[[], None]) -> None:
+    """A carried value is useful if it is after the loop or in any later turn."""
+    (region,), initial = op.regions, op.operands[3:]
+    following = region.ops[-1].operands
+    rows = list(zip(op.results, region.args[1:], following, initial, strict=True))
+    useful.update(v for r, _, v, _ in rows if r in useful)
+    while True:
+        body()
+        earlier = [v for _, a, v, _ in rows if a in useful and v not in useful]
+        if not earlier:
+            break
+        useful.update(earlier)
+    useful.update(v for r, a, _, v in rows if r in useful or a in useful)
 
 
 def path_to_output(kernel: Kernel, start: Value) -> tuple[str, str, int] | None:

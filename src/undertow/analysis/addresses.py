@@ -77,7 +77,7 @@ class Addresses:
     def _polynomial(self, value: Value) -> Polynomial:
         op = value.op
         if op is None:
-            return Polynomial.symbol(Symbol("scalar", value=value))
+            return self._variable(value) if value.is_argument else _atom(value)
         match op.opcode:
             case "const":
                 return Polynomial.constant(int(op.int_attr("value")))
@@ -99,6 +99,28 @@ class Addresses:
                 return _LANEWISE[op.opcode](op, self.of(op.operands[0]))
             case _:
                 return _atom(value)
+
+    def turn(self, loop: Op) -> Symbol | None:
+        """The turns of a `for`, if their number is known at launch."""
+        lower, upper, step = map(self.of, loop.operands[:3])
+        size = step.number
+        if size is None or size < 1:
+            return None
+        count = upper - lower
+        if size > 1:
+            up = count + Polynomial.constant(size - 1)
+            count = Polynomial.symbol(Symbol("quotient", of=up, by=step))
+        if not count.known_at_launch:
+            return None
+        return Symbol("turn", value=loop.regions[0].args[0], by=count)
+
+    def _variable(self, value: Value) -> Polynomial:
+        """The variable of a loop: where it starts, and a step for each turn."""
+        turn = self.turn(value.owner) if value.owner and value.index == 0 else None
+        if turn is None or value.owner is None:
+            return Polynomial.symbol(Symbol("opaque", value=value))
+        lower, _, step = map(self.of, value.owner.operands[:3])
+        return lower + step * Polynomial.symbol(turn)
 
     def _digit(self, op: Op) -> Polynomial:
         of, by = map(self.of, op.operands)

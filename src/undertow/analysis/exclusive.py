@@ -129,6 +129,11 @@ def _missing(site: Site, axes: Sequence[int], weights: Weights) -> Shared | None
     for axis in axes:
         if Symbol("program", axis) not in told:
             return Shared(f"shared along program axis {axis}", axis=axis)
+    for turn in site.turns:
+        if turn is None:
+            return Shared("how often its loop turns is not known at launch")
+        if turn not in told:
+            return Shared(f"every turn of the loop over `{turn}` has the same address")
     for axis, extent in enumerate(site.shape):
         if extent > 1 and Symbol("lane", axis) not in told:
             return Shared(

@@ -62,7 +62,7 @@ def _uniform(value: Value, seen: dict[Value, bool]) -> bool:
         if value.shape or not value.tensor_type.dtype.is_int:
             seen[value] = False
         elif op is None:
-            seen[value] = True
+            seen[value] = value.is_parameter
         else:
             seen[value] = _computable(op) and all(
                 _uniform(v, seen) for v in op.operands
@@ -179,6 +179,8 @@ class Ranges:
             return 0, self.launch[f"grid{symbol.axis}"] - 1
         if symbol.kind == "lane":
             return 0, self.shape[symbol.axis] - 1
+        if symbol.kind == "turn" and symbol.by is not None:
+            return 0, at_launch(symbol.by, self.launch) - 1
         if symbol.of is None or symbol.by is None or not symbol.by.known_at_launch:
             return None
         ends, by = self.of(symbol.of), at_launch(symbol.by, self.launch)

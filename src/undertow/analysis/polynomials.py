@@ -9,7 +9,7 @@ from typing import Literal
 from undertow.ir import Value
 
 SymbolKind = Literal[
-    "program", "lane", "grid", "scalar", "quotient", "remainder", "opaque"
+    "program", "lane", "turn", "grid", "scalar", "quotient", "remainder", "opaque"
 ]
 _NAMES = {"program": "pid", "lane": "lane", "grid": "programs"}
 
@@ -18,8 +18,9 @@ _NAMES = {"program": "pid", "lane": "lane", "grid": "programs"}
 class Symbol:
     """One unknown of an address.
 
-    Kinds: ``program`` (the program id along an axis) and ``lane`` (the position along
-    an axis of the access) are what addresses are compared over; ``grid`` (the number of
+    Kinds: ``program`` (the program id along an axis), ``lane`` (the position along an
+    axis of the access) and ``turn`` (how often the loop over `value` has turned, out of
+    `by` times) are what addresses are compared over; ``grid`` (the number of
     programs along an axis) and ``scalar`` (an integer argument, or a value computed
     from arguments alone) are known at launch; ``quotient`` and ``remainder`` are the
     digits of a division of `of` by `by`, rounded towards zero; ``opaque`` may be
@@ -42,7 +43,7 @@ class Symbol:
     def varies(self) -> bool:
         if self.of is not None:
             return any(s.varies for s in self.of.symbols)
-        return self.kind in ("program", "lane")
+        return self.kind in ("program", "lane", "turn")
 
     def substitute(self, replace: Mapping[Symbol, Polynomial]) -> Polynomial:
         """The symbol, or what stands for it; inside a division too."""

@@ -26,6 +26,8 @@ class Site:
     address: Polynomial
     shape: tuple[int, ...]
     bounds: tuple[Bound | None, ...]
+    turns: tuple[Symbol | None, ...] = ()
+    """The loops around it; None where the number of turns is not known at launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ class _Extents:
             return Polynomial.symbol(Symbol("grid", symbol.axis))
         if symbol.kind == "lane":
             return Polynomial.constant(self.shape[symbol.axis])
+        if symbol.kind == "turn" and symbol.by is not None:
+            return symbol.by
         assert symbol.of is not None and symbol.by is not None
         if symbol.kind == "remainder":
             return symbol.by

@@ -14,6 +14,7 @@ from torch import Tensor
 from undertow.evaluate import memory
 from undertow.evaluate.dtypes import torch_dtype, wrapped
 from undertow.evaluate.launch import EMPTY, Launch
+from undertow.evaluate.loops import Loop
 from undertow.evaluate.program import Env, Program, Step
 from undertow.evaluate.pure import PURE
 from undertow.evaluate.trace import ACTIONS, Site
@@ -256,13 +257,29 @@ def _if(compiler: _Compiler, op: Op) -> Step:
     return branch
 
 
+def _for(compiler: _Compiler, op: Op) -> Step:
+    (region,) = op.regions
+    lower, upper, step, *initial = (compiler.slot(v) for v in op.operands)
+    variable, *carried = (compiler.slot(v) for v in region.args)
+    return Loop(
+        (lower, upper, step),
+        initial,
+        variable,
+        carried,
+        [compiler.slot(v) for v in region.ops[-1].operands],
+        [compiler.slot(v) for v in op.results],
+        compiler.block(region),
+        op.loc,
+    )
+
+
 def _execute(steps: Sequence[Step], env: Env, launch: Launch) -> None:
     for step in steps:
         step(env, launch)
 
 
 def _nothing(compiler: _Compiler, op: Op) -> None:
-    """No step: `yield` is read by its `if`, and notes are for the other stages."""
+    """No step: `yield` is read by what it is in, notes are for the other stages."""
 
 
 STEPS: dict[str, Callable[[_Compiler, Op], Step | None]] = {
@@ -275,7 +292,9 @@ STEPS: dict[str, Callable[[_Compiler, Op], Step | None]] = {
     "store": _memory,
     "atomic_add": _memory,
     "if": _if,
+    "for": _for,
     "yield": _nothing,
+    "barrier": _nothing,
     "assume": _nothing,
     "section": _nothing,
 }

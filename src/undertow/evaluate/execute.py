@@ -58,7 +58,7 @@ def run(
     tensors = {name: arg for name, arg in args.items() if isinstance(arg, Tensor)}
     return Report(
         races(trace, tensors),
-        tuple(trace.out_of_bounds),
+        tuple(trace.out_of_bounds.values()),
         unwritten(trace, tensors, _stored(kernel)),
         _undefined(program, before, grid, trace, lanes),
     )
@@ -101,5 +101,5 @@ def _outcome(
     copies, trace = copied(args), Trace()
     program(copies, grid, poison=poison, trace=trace, lanes=lanes)
     tensors = [arg for arg in copies.values() if isinstance(arg, Tensor)]
-    faults = torch.tensor([fault.count for fault in trace.out_of_bounds])
+    faults = torch.tensor([fault.count for fault in trace.out_of_bounds.values()])
     return [*(t.contiguous().view(torch.uint8) for t in tensors if t.numel()), faults]

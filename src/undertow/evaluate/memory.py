@@ -6,6 +6,8 @@ lies outside the tensor raises, or is written down and left out in a sanitized r
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -188,7 +190,10 @@ def _out_of_bounds(
             site.param, site.action, site.loc, program, lane, offset, buffer.extent,
             int(spread.sum()),
         )  # fmt: skip
-        launch.trace.out_of_bounds.append(found)
+        before = launch.trace.out_of_bounds.get(site.number)
+        if before is not None:  # of another turn or chunk
+            found = replace(before, count=before.count + found.count)
+        launch.trace.out_of_bounds[site.number] = found
         return
     raise LaunchError(
         f"`{launch.kernel.name}` {_VERBS[site.action]} `{site.param}` out of bounds: "

@@ -1,4 +1,4 @@
-"""The meaning of structural ops and reductions, one row an op or a kind.
+"""The meaning of structural ops, reductions and `dot`, one row an op or a kind.
 
 A value of shape S is held as a tensor of rank 1 + len(S): programs first. An extent of
 1 stands for any extent (a value that is the same for all programs, or along an axis),
@@ -13,7 +13,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from undertow.evaluate.dtypes import Fn, is_small_float
+from undertow.evaluate.dtypes import Fn, is_small_float, torch_dtype
 from undertow.evaluate.integers import flipped
 from undertow.ir import Op
 
@@ -138,3 +138,23 @@ def reduction(op: Op) -> Fn:
         return result if is_index else result.to(dtype)
 
     return reduced
+
+
+# -- products of matrices --------------------------------------------------------------
+
+
+def dot(op: Op, float_dtype: torch.dtype | None) -> Fn:
+    """a @ b + c, summed in c's dtype; half types in float32, and rounded once.
+
+    `precision` is not modelled: operands keep all their digits.
+    """
+    extent = op.operands[0].shape[-1]
+    dtype = torch_dtype(op.result.tensor_type.dtype, float_dtype)
+    wide = torch.float32 if is_small_float(dtype) else dtype
+
+    def product(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        a = a.to(wide).expand(*a.shape[:-1], extent)
+        b = b.to(wide).expand(*b.shape[:-2], extent, b.shape[-1])
+        return (torch.matmul(a, b) + c.to(wide)).to(dtype)
+
+    return product

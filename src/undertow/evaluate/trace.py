@@ -109,11 +109,11 @@ class Event:
 
 @dataclass(slots=True)
 class Trace:
-    """Collects events while programs run."""
+    """Collects events while programs run, and by the number of a site its faults."""
 
     events: list[Event] = field(default_factory=lambda: list[Event]())
-    out_of_bounds: list[OutOfBounds] = field(
-        default_factory=lambda: list[OutOfBounds]()
+    out_of_bounds: dict[int, OutOfBounds] = field(
+        default_factory=lambda: dict[int, OutOfBounds]()
     )
     undefined: dict[int, Site] = field(default_factory=lambda: dict[int, Site]())
 
@@ -135,11 +135,12 @@ def _races(events: list[Event], tensors: Mapping[str, Tensor]) -> Iterable[Race]
     if not writes:
         return []
     table = _sorted(writes, tensors)
-    address, program, number = table[0], table[1], table[2]
+    address, program, number, event = table
     sites = {e.site.number: e.site for e in events}
     atomic = _atomic(number, sites)
     same = (address[1:] == address[:-1]) & ~(atomic[1:] & atomic[:-1])
-    meet = same & ((program[1:] != program[:-1]) | (number[1:] == number[:-1]))
+    once = event[1:] == event[:-1]  # lanes of one execution, not of two turns of a loop
+    meet = same & ((program[1:] != program[:-1]) | once)
     at = meet.nonzero().flatten()
     pairs = torch.stack([table[:, at], table[:, at + 1]])
     found = _described(pairs, "store", sites, tensors)
@@ -170,15 +171,16 @@ def _read_races(
 
 
 def _sorted(events: list[Event], tensors: Mapping[str, Tensor]) -> Tensor:
-    """Rows address (bytes in the storage), program, number; in that order."""
+    """Rows address (bytes in the storage), program, number, event; in that order."""
     rows: list[Tensor] = []
-    for event in events:
+    for index, event in enumerate(events):
         tensor = tensors[event.site.param]
         address = (event.address + tensor.storage_offset()) * tensor.element_size()
         number = torch.full_like(address, event.site.number)
-        rows.append(torch.stack([address, event.program, number]))
+        position = torch.full_like(address, index)
+        rows.append(torch.stack([address, event.program, number, position]))
     table = torch.cat(rows, dim=1)
-    for row in (2, 1, 0):  # a stable sort by the last key first is lexicographic
+    for row in (3, 2, 1, 0):  # a stable sort by the last key first is lexicographic
         table = table[:, table[row].argsort(stable=True)]
     return table
 
@@ -196,7 +198,7 @@ def _described(
     sites: dict[int, Site],
     tensors: Mapping[str, Tensor],
 ) -> list[Race]:
-    """One race for each pair of ops in `pairs` (2, 3, n), the lowest address first."""
+    """One race for each pair of ops in `pairs` (2, 4, n), the lowest address first."""
     found: list[Race] = []
     kinds = torch.unique(pairs[:, 2], dim=1) if pairs.shape[2] else pairs[:, 2]
     for first, second in kinds.T.tolist():

@@ -1,7 +1,8 @@
 """From the TTIR tree to Undertow's IR: one row an op.
 
-The rows stand in `pointwise`, `structure`, `memory`, `reduction`; control flow in
-`control`; what has no row is refused with the words of `refusals`.
+The rows stand in `pointwise`, `structure`, `memory`, `reduction`, `product`;
+control flow in `control` and `loops`; what has no row is refused with the words of
+`refusals`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from undertow.errors import CaptureError
-from undertow.frontend import control, memory, pointwise, reduction, structure
+from undertow.frontend import (
+    control,
+    loops,
+    memory,
+    pointwise,
+    product,
+    reduction,
+    structure,
+)
 from undertow.frontend.context import Lifter, Pointer, Row
 from undertow.frontend.refusals import DROPPED, REFUSED, spelling
 from undertow.frontend.ttir import MArg, MFunc, MOp, parse_module
@@ -17,6 +26,7 @@ from undertow.ir import Kernel, Loc, PointerType, Type, Value, scalar, verify
 
 ROWS: dict[str, Row] = {
     **pointwise.ROWS, **structure.ROWS, **memory.ROWS, **reduction.ROWS,
+    **product.ROWS,
 }  # fmt: skip
 """Every op that can be lifted, besides control flow."""
 
@@ -28,6 +38,7 @@ _ATTRIBUTES: dict[str, str] = {
     "tt.load": "isVolatile cacheModifier evictionPolicy cachePolicy",
     "tt.store": "cacheModifier evictionPolicy cachePolicy",
     "tt.reduce": "axis",
+    "tt.dot": "inputPrecision maxNumImpreciseAcc",
     "tt.expand_dims": "axis",
     "tt.make_range": "start end",
     "tt.trans": "order",
@@ -122,6 +133,8 @@ def _lift_op(lifter: Lifter, op: MOp, lift_op: control.LiftOp) -> None:
         return
     if op.name == "scf.if":
         control.lift_if(lifter, op, lift_op)
+    elif op.name == "scf.for":
+        loops.lift_for(lifter, op, lift_op)
     elif op.name in ROWS:
         _row(lifter, op)
     else:

@@ -21,19 +21,10 @@ _STATIC = "where the trip count is a constexpr, `tl.static_range` unrolls the lo
 _SCATTER = "write one value to each address with `tl.store`"
 
 REFUSED: dict[str, Refusal] = {
-    "scf.for": Refusal(
-        "`for` loops are not supported yet",
-        "the values of each iteration would have to be saved",
-        _STATIC,
-    ),
     "scf.while": Refusal(
         "`while` loops are not supported yet",
         "the number of iterations is not known",
         _STATIC,
-    ),
-    "tt.dot": Refusal(
-        "`tl.dot` is not supported yet",
-        hint="a small one is `tl.sum(a[:, :, None] * b[None, :, :], axis=1)`",
     ),
     "tt.dot_scaled": Refusal("`tl.dot_scaled` is not supported"),
     "tt.scan": Refusal(
@@ -108,6 +99,15 @@ ATOMICS = {
     "or": "tl.atomic_or", "xor": "tl.atomic_xor",
 }  # fmt: skip
 """Read-modify-write operations other than addition, as the user writes them."""
+
+LOOP_HINTS = {
+    "tt.loop_unroll_factor": "unrolling does not change values",
+    "tt.flatten": "flattening nested loops does not change values",
+    "tt.warp_specialize": "how warps share the work does not change values",
+    "tt.disallow_acc_multi_buffer": "buffering does not change values",
+    "llvm.loop_annotation": "whether invariant code is moved does not change values",
+}
+"""Attributes of loops that the lift leaves out, with the reason why that is right."""
 
 DROPPED = {
     "tt.print": "prints do not change values",

@@ -71,9 +71,13 @@ class Builder:
         return results[index]
 
     @contextmanager
-    def region(self) -> Generator[Block]:
-        """A nested block: what is built inside goes there, and is not seen outside."""
-        outer, self.block = self.block, Block()
+    def region(self, args: Sequence[Value] = ()) -> Generator[Block]:
+        """A nested block: what is built inside goes there, and is not seen outside.
+
+        Its arguments, if any, have the types and names of `args`.
+        """
+        fresh = tuple(Value(v.type, v.name, is_argument=True) for v in args)
+        outer, self.block = self.block, Block(args=fresh)
         self._scopes.append({})
         try:
             yield self.block
@@ -147,6 +151,9 @@ class Builder:
             type = type.with_dtype(I32)
         return self.pure("reduce", (value,), type, {"kind": kind, "axis": axis})
 
+    def dot(self, a: Value, b: Value, c: Value, precision: str) -> Value:
+        return self.pure("dot", (a, b, c), c.tensor_type, {"precision": precision})
+
     # -- memory and control --
 
     def load(self, access: Access, type: TensorType, **attrs: Attr) -> Value:
@@ -166,6 +173,13 @@ class Builder:
     ) -> tuple[Value, ...]:
         """An `if`; both blocks must end in a `yield` of `types`."""
         return self.emit("if", (condition,), types, {}, (then, otherwise))
+
+    def loop(
+        self, bounds: Sequence[Value], initial: Sequence[Value], body: Block
+    ) -> tuple[Value, ...]:
+        """A `for` over (lower, upper, step); `body` has arguments and ends in `yield`."""
+        types = [v.type for v in initial]
+        return self.emit("for", (*bounds, *initial), types, {}, (body,))
 
     def section(self, title: str) -> None:
         self.emit("section", attrs={"title": title})

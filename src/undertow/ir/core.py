@@ -4,7 +4,7 @@ The whole grammar (`printer` writes it, `parser` reads it)::
 
     kernel  ::= "kernel" NAME "(" param,* ")" block
     param   ::= %NAME ":" type loc?
-    block   ::= "{" op* "}"
+    block   ::= "{" ("(" param,* ")")? op* "}"
     op      ::= (value,+ "=")? OPCODE "(" value,* ")" attrs? (":" type,+)? block* loc?
     attrs   ::= "<" (NAME "=" literal),* ">"
     type    ::= DTYPE | DTYPE "[" INT,* "]" | "ptr<" DTYPE ">"
@@ -52,12 +52,23 @@ UNKNOWN = Loc()
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """A parameter of a kernel, or one result of an op."""
+    """A parameter of a kernel, an argument of a block, or one result of an op.
+
+    `op` is None for the first two; `is_argument` tells them apart, and `owner` is the op
+    whose block has the argument, once that is built.
+    """
 
     type: Type
     name: str = ""
     op: Op | None = field(default=None, repr=False)
     index: int = 0
+    is_argument: bool = False
+    owner: Op | None = field(default=None, repr=False)
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether the value is a parameter of the kernel, the same in every program."""
+        return self.op is None and not self.is_argument
 
     @property
     def tensor_type(self) -> TensorType:
@@ -76,9 +87,13 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A sequence of ops. The block of an `if` ends in `yield`."""
+    """A sequence of ops. A nested block ends in `yield`; that of a `for` has arguments.
+
+    These are the loop's variable, then the values carried from one turn to the next.
+    """
 
     ops: list[Op] = field(default_factory=lambda: list[Op]())
+    args: tuple[Value, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -95,6 +110,9 @@ class Op:
     def __post_init__(self) -> None:
         for index, result in enumerate(self.results):
             result.op, result.index = self, index
+        for region in self.regions:
+            for index, arg in enumerate(region.args):
+                arg.owner, arg.index = self, index
 
     @property
     def result(self) -> Value:

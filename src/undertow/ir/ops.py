@@ -96,16 +96,24 @@ _DEFS = [
     OpDef("split", "structural", 1, "explicit"),
     # reduce has attrs kind and axis.
     OpDef("reduce", "reduction", 1, "explicit"),
+    # dot(a, b, c) = a @ b + c over the last two axes, attr precision (ieee, tf32, …).
+    # a and b have one dtype; c has that of the accumulation.
+    OpDef("dot", "reduction", 3, "explicit", "float"),
     # Memory: operands as `core.Access` splits them, attrs mask and other (bools).
     OpDef("load", "memory", None, "explicit"),
     OpDef("store", "memory", None, "explicit"),
     OpDef("atomic_add", "memory", None, "explicit"),
     # Control: if(condition) has two regions, each ending in yield(results).
     OpDef("if", "control", 1, "explicit"),
+    # for(lower, upper, step, *initial) has one region; its arguments are the variable
+    # and the carried values, its yield gives the next ones. The step is not zero.
+    OpDef("for", "control", None, "explicit"),
     OpDef("yield", "control", None, "explicit"),
     # assume(condition): a fact for the analyses. section: a heading (attr title).
     OpDef("assume", "note", 1, "explicit"),
     OpDef("section", "note", 0, "explicit"),
+    # barrier: what a program's lanes have stored is seen by all of them after it.
+    OpDef("barrier", "note", 0, "explicit"),
 ]
 
 OPS: dict[str, OpDef] = {d.name: d for d in _DEFS}

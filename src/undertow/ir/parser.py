@@ -105,10 +105,16 @@ class _Parser:
         return self.values[name]
 
     def block(self) -> Block:
+        args = self.several(self.argument, ")") if self.accept("(") else []
         ops: list[Op] = []
         while not self.accept("}"):
             ops.append(self.op())
-        return Block(ops)
+        return Block(ops, tuple(args))
+
+    def argument(self) -> Value:
+        value = self.param()
+        value.is_argument, value.name = True, ""
+        return value
 
     def op(self) -> Op:
         names: list[str] = []

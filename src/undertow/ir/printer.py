@@ -48,8 +48,15 @@ class _Printer:
         for index, region in enumerate(op.regions):
             if index:
                 self.lines.append(f"{indent}}} {{")
+            if region.args:
+                self.lines.append(f"{indent}  ({self.arguments(region)})")
             self.block(region, depth + 1)
         self.lines.append(f"{indent}}}")
+
+    def arguments(self, region: Block) -> str:
+        for arg in region.args:
+            self.names[arg] = f"%{len(self.names)}"
+        return ", ".join(f"{self.names[a]}: {a.type}" for a in region.args)
 
     def loc(self, loc: Loc) -> str:
         if not self.locations or not loc.known:

@@ -8,7 +8,7 @@ from typing import NoReturn
 from undertow.errors import IRError
 from undertow.ir.core import Access, Block, Kernel, Op, Value
 from undertow.ir.ops import FLOAT_PREDICATES, INT_PREDICATES, OPS, REDUCTIONS, OpDef
-from undertow.ir.types import I1, I32, PointerType, TensorType, Type
+from undertow.ir.types import I1, I32, I64, PointerType, TensorType, Type
 
 
 def verify(kernel: Kernel) -> Kernel:
@@ -27,7 +27,7 @@ class _Verifier:
     def block(
         self, block: Block, outer: set[Value], yields: Sequence[Type] | None = None
     ) -> None:
-        seen = set(outer)
+        seen = outer | set(block.args)
         for position, op in enumerate(block.ops):
             last = position == len(block.ops) - 1
             if (op.opcode == "yield") != (yields is not None and last):
@@ -218,6 +218,15 @@ def _reduce(op: Op, _: OpDef) -> str | None:
     )
 
 
+def _dot(op: Op, _: OpDef) -> str | None:
+    a, b, c = (v.tensor_type for v in op.operands)
+    if op.result.type != c or a.dtype != b.dtype or a.rank not in (2, 3):
+        return "the result must have c's type, and a and b one dtype"
+    shape = (*a.shape[:-1], b.shape[-1])
+    ok = b.shape == (*a.shape[:-2], a.shape[-1], b.shape[-1]) and c.shape == shape
+    return None if ok else f"cannot multiply {a} by {b} into {c}"
+
+
 def _memory(op: Op, _: OpDef) -> str | None:
     access = Access.of(op)
     if not isinstance(access.base.type, PointerType):
@@ -234,6 +243,19 @@ def _memory(op: Op, _: OpDef) -> str | None:
     if access.other is not None and access.other.type != value.type:
         return "`other` must have the loaded type"
     return None
+
+
+def _for(op: Op, _: OpDef) -> str | None:
+    if len(op.regions) != 1 or len(op.operands) != 3 + len(op.results):
+        return "takes bounds, a step and an initial value for each result, and a block"
+    bounds = {v.type for v in op.operands[:3]}
+    if len(bounds) != 1 or not bounds <= {TensorType(I32), TensorType(I64)}:
+        return "the bounds and the step must be scalars, all i32 or all i64"
+    carried = [v.type for v in op.operands[3:]]
+    if [a.type for a in op.regions[0].args] != [op.operands[0].type, *carried]:
+        return "the block's arguments must be the variable and the carried values"
+    same = carried == [r.type for r in op.results]
+    return None if same else "the results must have the types of the initial values"
 
 
 def _if(op: Op, _: OpDef) -> str | None:
@@ -257,8 +279,10 @@ _RULES: dict[str, Callable[[Op, OpDef], str | None]] = {
     "join": _join,
     "split": _split,
     "reduce": _reduce,
+    "dot": _dot,
     "load": _memory,
     "store": _memory,
     "atomic_add": _memory,
     "if": _if,
+    "for": _for,
 }

@@ -143,14 +143,18 @@ def _route(t: Expr, mine: Expr, other: Expr, y: Expr, up: bool) -> Expr:
     return where(mine.equals(other), 0.5 * t, where(mine.equals(y), t, 0.0))
 
 
+_NO_BOUND = ("load", "program_id", "range", "num_programs", "if", "for")
+
+
 def is_bound(value: Value) -> bool:
     """Whether a value is computed from constants and scalar arguments alone."""
     pending, seen = [value], {value}
     while pending:
-        op = pending.pop().op
-        if op is None:
+        value = pending.pop()
+        op = value.op
+        if op is None and value.is_parameter:
             continue
-        if op.opcode in ("load", "program_id", "range", "num_programs", "if"):
+        if op is None or op.opcode in _NO_BOUND:
             return False
         new = [v for v in op.operands if v not in seen]
         pending += new

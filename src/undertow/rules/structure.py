@@ -26,13 +26,15 @@ def register(table: Table) -> None:
     table.special("reduce", "by kind: see `reduce_cotangent`")
     table.special("load", "adds to the gradient at the loaded address")
     table.special("store", "reads the output's cotangent at the stored address")
+    table.special("dot", "two products with the cotangent, see `transform.special`")
+    table.special("for", "a `for` that runs backwards, over recomputed turns")
     table.special("if", "an `if` that recomputes its branch, then sweeps it backwards")
     table.special("yield", "carries cotangents out of a branch")
     table.unsupported(
         "atomic_add", "other programs' contributions are not ordered with it"
     )
     table.zero("const range program_id num_programs", "it does not depend on any input")
-    table.zero("assume section", "it computes nothing")
+    table.zero("assume section barrier", "it computes nothing")
 
 
 def _only(cts: Cotangents) -> Value:

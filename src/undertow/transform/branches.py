@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from undertow.ir import I1, Block, Builder, Op, Value, walk
+from undertow.ir import I1, Block, Op, Value, walk
 from undertow.transform.cotangents import Cotangent, clean
 from undertow.transform.masks import conjunction, conjuncts, negation
-from undertow.transform.rebuild import Env
 from undertow.transform.sweep import State
 
-Recompute = Callable[[Builder, Iterable[Op], Env], None]
+Recompute = Callable[[State, Iterable[Op]], None]
 Sweep = Callable[[State, Iterable[Op]], None]
 Cotangents = dict[Value, Cotangent]
 
@@ -29,7 +28,7 @@ def branch(s: State, op: Op, recompute: Recompute, sweep: Sweep) -> None:
     for region in op.regions:
         inner = s.inside()
         with s.b.region() as block:
-            recompute(s.b, region.ops[:-1], inner.env)
+            recompute(inner, region.ops[:-1])
             for value, seed in zip(region.ops[-1].operands, seeds, strict=True):
                 if seed is not None:
                     inner.add(value, seed)

@@ -28,6 +28,7 @@ from undertow.transform.cotangent_layout import (
     layout_handlers,
 )
 from undertow.transform.fold import fold
+from undertow.transform.induction import induction
 from undertow.transform.place import Placement, Placing, place, program_axes
 from undertow.transform.rebuild import parameters, rebuild, remove_dead, simplify
 from undertow.transform.reverse import REVERSE, reverse
@@ -39,7 +40,9 @@ from undertow.transform.roles import (
     refuse_unordered,
     roles,
 )
+from undertow.transform.running_max import without_running_maxima
 from undertow.transform.sweep import Buffers
+from undertow.transform.tapes import Tape, Tapes
 from undertow.transform.variables import name_variables
 
 __all__ = [
@@ -87,6 +90,7 @@ class Backward:
         zeros: differentiated inputs on which no active output depends.
         stores: what is known of the forward's stores.
         recomputed: names of the values that the backward computes again.
+        tapes: what loops carry that is kept from the primal sweep for the reverse one.
     """
 
     forward: Kernel
@@ -96,6 +100,7 @@ class Backward:
     zeros: tuple[str, ...]
     stores: tuple[OutputStores, ...]
     recomputed: tuple[str, ...]
+    tapes: tuple[Tape, ...] = ()
 
 
 def differentiate(
@@ -119,7 +124,7 @@ def differentiate(
             derivative, an overwritten input is needed, or a name is no pointer to
             floats.
     """
-    forward = name_variables(simplify(kernel))
+    forward = name_variables(induction(simplify(kernel)))
     try:
         task = Task.of(forward, wrt, outputs)
         backward = _differentiate(task, atomic)
@@ -163,7 +168,8 @@ class Task:
         targets = _chosen(
             forward, found.stored if outputs is None else outputs, outputs is None
         )
-        constant = stabilisers(forward, targets)
+        forward, maxima = without_running_maxima(forward, targets)
+        constant = stabilisers(forward, targets) | maxima
         active = activity(forward, inputs, targets, _passes, constant)
         useful = tuple(p for p in targets if _useful(forward, p, active))
         in_place = tuple(p for p in forward.pointers if p.name in found.in_place)
@@ -195,7 +201,8 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
         p: Value(PointerType(cotangent_dtype(_element(p))), names.gradient(p))
         for p in task.inputs
     }
-    body = reverse(forward, task.activity, Buffers(cotangents, gradients))
+    tapes = Tapes(names.fresh)
+    body = reverse(forward, task.activity, Buffers(cotangents, gradients), tapes)
     placing = place(
         body,
         {g: _element(p) for p, g in gradients.items()},
@@ -208,7 +215,9 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
     body = _rewritten(body, placing, layouts)
     refuse_overwritten(body, task.in_place)
     written = placing.fresh.values()
-    params = _parameters(forward, body, cotangents, written, layouts.values())
+    used = {op.operands[0] for op in walk(body) if op.opcode == "load"}
+    kept = tuple(tape for tape in tapes.made if tape.pointer in used)
+    params = _parameters(forward, body, cotangents, written, layouts.values(), kept)
     stem = forward.name.removesuffix("_fwd").removesuffix("_forward")
     return Backward(
         forward,
@@ -222,6 +231,7 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
         tuple(p.name for p, g in gradients.items() if g not in placing.placements),
         stores,
         _recomputed(body),
+        kept,
     )
 
 
@@ -295,13 +305,17 @@ def _parameters(
     cotangents: Mapping[Value, Value],
     gradients: Iterable[Value],
     layouts: Iterable[StridedCotangent],
+    tapes: Iterable[Tape],
 ) -> tuple[Value, ...]:
     """Cotangents, primal pointers, gradients, scalars; only those the body uses."""
     used = {v for op in walk(body) for v in op.operands}
     pointers = forward.pointers
     scalars = [p for p in forward.params if p not in pointers]
     strides = [s for layout in layouts for s in layout.strides]
-    ordered = [*cotangents.values(), *pointers, *gradients, *strides, *scalars]
+    taped = [tape.pointer for tape in tapes]
+    turns = list(dict.fromkeys(tape.turns for tape in tapes))
+    ordered = [*cotangents.values(), *pointers, *gradients, *taped]
+    ordered += [*strides, *scalars, *turns]
     return tuple(v for v in ordered if v in used)
 
 

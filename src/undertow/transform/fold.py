@@ -277,6 +277,8 @@ def _expand_dims(
         return b.const(number, type)
     if _opcode(x) == "broadcast" and x.op is not None and not x.op.operands[0].shape:
         return b.broadcast(x.op.operands[0], type.shape)
+    if x.op is not None and x.op.opcode == "reshape":
+        return b.reshape(x.op.operands[0], type.shape)
     return None
 
 

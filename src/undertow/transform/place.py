@@ -29,7 +29,7 @@ from undertow.transform.fold import constant
 from undertow.transform.rebuild import Env, Handlers, copy
 
 Path = tuple[tuple[Op, int], ...]
-"""The branches around an op: each an `if` and which of its regions."""
+"""The regions around an op: each an `if` or `for`, and which of its regions."""
 
 Placed = tuple[Op, Path]
 
@@ -81,18 +81,22 @@ def find(
     for op, path in ops:
         access = Access.of(op)
         shape = access.value.shape if access.value is not None else op.result.shape
-        site = Site(addresses.access(op), shape, tuple(addresses.bounds(op)))
+        turns = tuple(addresses.turn(o) for o, _ in path if o.opcode == "for")
+        address, bounds = addresses.access(op), tuple(addresses.bounds(op))
+        site = Site(address, shape, bounds, turns)
         for index, known in enumerate(sites):
-            same = known.address == site.address and known.shape == shape
+            same = known.address == address and known.shape == shape
+            same = same and known.turns == turns
             if same and all(apart(path, other) for other in paths[index]):
                 paths[index].append(path)
                 if known.bounds != site.bounds:  # the union of both: bound by neither
-                    sites[index] = Site(known.address, shape, (None,))
+                    sites[index] = Site(address, shape, (None,), turns)
                 break
         else:
             sites.append(site)
             paths.append([path])
-    return exclusive(sites, axes, guarded=any(path for _, path in ops))
+    guarded = any(o.opcode == "if" for _, path in ops for o, _ in path)
+    return exclusive(sites, axes, guarded=guarded)
 
 
 # -- what was decided --

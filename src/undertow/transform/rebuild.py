@@ -44,8 +44,9 @@ def copy(b: Builder, op: Op, env: Env, handlers: Handlers | None = None) -> None
     regions: list[Block] = []
     loc = b.loc
     for region in op.regions:
-        with b.region() as block:
-            rebuild(b, region.ops, dict(env), handlers)
+        with b.region(region.args) as block:
+            inner = env | dict(zip(region.args, block.args, strict=True))
+            rebuild(b, region.ops, inner, handlers)
         regions.append(block)
     b.loc = loc
     types = [r.type for r in op.results]
@@ -60,7 +61,7 @@ def drop(op: Op, env: Env) -> None:
 
 def parameters(body: Block) -> Env:
     """An environment that keeps the parameters used in `body`."""
-    return {v: v for op in walk(body) for v in op.operands if v.op is None}
+    return {v: v for op in walk(body) for v in op.operands if v.is_parameter}
 
 
 def simplify(kernel: Kernel) -> Kernel:
@@ -88,8 +89,8 @@ def _sweep(block: Block, live: set[Value], outputs: Iterable[int] | None) -> lis
     for op in reversed(block.ops):
         if op.opcode == "yield" and outputs is not None:
             op = Op("yield", tuple(op.operands[i] for i in outputs), loc=op.loc)
-        elif op.opcode == "if":
-            pruned = _prune_if(op, live)
+        elif op.regions:
+            pruned = (_prune_if if op.opcode == "if" else _prune_for)(op, live)
             if pruned is None:
                 continue
             op = pruned
@@ -106,9 +107,29 @@ def _has_effect(op: Op) -> bool:
 
 def _prune_if(op: Op, live: set[Value]) -> Op | None:
     """The `if` without unused results, or None if nothing of it is needed."""
-    used = [r.index for r in op.results if r in live]
+    used = [i for i, r in enumerate(op.results) if r in live]
     regions = [Block(_sweep(region, live, used)) for region in op.regions]
     if not used and all(len(r.ops) == 1 for r in regions):
         return None
     results = [op.results[i] for i in used]
     return Op("if", op.operands, tuple(results), op.attrs, tuple(regions), op.loc)
+
+
+def _prune_for(op: Op, live: set[Value]) -> Op | None:
+    """The `for` without what is carried for nothing, or None if nothing is needed."""
+    (body,), carried = op.regions, op.regions[0].args[1:]
+    used = [i for i, r in enumerate(op.results) if r in live]
+    while True:
+        inside = set(live)
+        kept = _sweep(body, inside, used)
+        needed = [i for i, a in enumerate(carried) if a in inside or i in used]
+        if needed == used:
+            break
+        used = needed
+    live |= inside
+    if not used and len(kept) == 1:
+        return None
+    args = (body.args[0], *(carried[i] for i in used))
+    operands = (*op.operands[:3], *(op.operands[3 + i] for i in used))
+    results = tuple(op.results[i] for i in used)
+    return Op("for", operands, results, op.attrs, (Block(kept, args),), op.loc)

@@ -26,33 +26,48 @@ from undertow.rules import (
 from undertow.transform.branches import branch
 from undertow.transform.cotangents import Cotangent, restrict
 from undertow.transform.fold import fold
+from undertow.transform.loops import loop, record
 from undertow.transform.padding import finite_where
-from undertow.transform.rebuild import Env, copy, drop, rebuild, remove_dead
+from undertow.transform.rebuild import Env, Handlers, copy, drop, rebuild, remove_dead
 from undertow.transform.special import SPECIAL, store
 from undertow.transform.sweep import Buffers, State, refusal
+from undertow.transform.tapes import Tapes, without_idle_tapes
 
 PRIMAL, REVERSE = "primal sweep (recomputed)", "reverse sweep"
 
 
-def reverse(kernel: Kernel, activity: Activity, buffers: Buffers) -> Block:
+def reverse(
+    kernel: Kernel, activity: Activity, buffers: Buffers, tapes: Tapes
+) -> Block:
     """The backward's body. UnsupportedError where a rule is missing."""
     b = Builder(fold)
     env: Env = {p: p for p in kernel.params}
+    s = State(kernel, b, env, activity, buffers, tapes)
     b.section(PRIMAL)
-    recompute(b, kernel.body.ops, env)
+    recompute(s, kernel.body.ops)
     b.section(REVERSE)
-    sweep(State(kernel, b, env, activity, buffers), kernel.body.ops)
-    return remove_dead(b.block)
+    sweep(s, kernel.body.ops)
+    return without_idle_tapes(remove_dead(b.block), tapes.made)
 
 
-def recompute(b: Builder, ops: Iterable[Op], env: Env) -> None:
-    """Copies `ops` but for what writes memory or assumes things of loaded values."""
+def recompute(s: State, ops: Iterable[Op]) -> None:
+    """Copies `ops` but for what writes memory or assumes things of loaded values.
+
+    The loops among them go to tape. Those inside of branches and other loops do not:
+    when these are swept backwards, they are recomputed once more, and recorded then.
+    """
+    b = s.b
 
     def assume(op: Op, env: Env) -> None:
         if uniform(op.operands[0]):
             copy(b, op, env)
 
-    rebuild(b, ops, env, {"store": drop, "atomic_add": drop, "assume": assume})
+    plain: Handlers = {"store": drop, "atomic_add": drop, "assume": assume}
+    outer = {
+        "if": lambda op, env: copy(b, op, env, plain),
+        "for": lambda op, env: record(s, op, env, plain),
+    }
+    rebuild(b, ops, s.env, {**plain, **outer})
 
 
 def sweep(s: State, ops: Iterable[Op]) -> None:
@@ -63,6 +78,8 @@ def sweep(s: State, ops: Iterable[Op]) -> None:
             store(s, op)
         elif op.opcode == "if":
             branch(s, op, recompute, sweep)
+        elif op.opcode == "for":
+            loop(s, op, recompute, sweep)
         elif any(result in s.cts for result in op.results):
             transpose(s, op, [s.cts.pop(result, None) for result in op.results])
 

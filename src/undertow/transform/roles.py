@@ -84,7 +84,7 @@ def output_stores(
                 hint="store to each element once",
             )
         unread = any(None in addresses.bounds(op) for op, _ in ops)
-        guarded = unread or any(path for _, path in ops)
+        guarded = unread or any(o.opcode == "if" for _, path in ops for o, _ in path)
         found.append(OutputStores(target.name, finding, guarded, several))
     return tuple(found)
 
@@ -110,16 +110,36 @@ def _last_stores(forward: Kernel, target: Value) -> list[Placed]:
 
 
 def _one_at_a_time(ops: list[Placed]) -> bool:
-    """Whether no program executes two of `ops`."""
+    """Whether no program executes two of `ops`, or one of them twice."""
+    if any(o.opcode == "for" for _, path in ops for o, _ in path):
+        return False
     return all(apart(a, b) for i, (_, a) in enumerate(ops) for _, b in ops[i + 1 :])
 
 
 # -- refusals --
 
 
+def _refuse_crossing(loop: Op) -> None:
+    """Refuses a loop that may load in one turn what it stored in an earlier one."""
+    ops = list(walk(loop.regions[0]))
+    written = {op.operands[0]: op for op in ops if op.opcode == "store"}
+    for op in ops:
+        if op.opcode == "load" and op.operands[0] in written:
+            line = written[op.operands[0]].loc.line
+            raise UnsupportedError(
+                f"`{op.operands[0].name}` is read and written in one loop",
+                loc=op.loc,
+                why=f"a later turn may read what line {line} wrote",
+                hint="write to another tensor",
+            )
+
+
 def refuse_unordered(forward: Kernel) -> None:
     """Refuses atomic updates, and loads of what the kernel itself has stored."""
     written: dict[Value, Op] = {}
+    for op in walk(forward.body):
+        if op.opcode == "for":
+            _refuse_crossing(op)
     for op in walk(forward.body):
         if op.opcode == "atomic_add":
             raise UnsupportedError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from undertow.ir import Access, Op, Value, cotangent_dtype
+from undertow.ir import Access, Builder, Op, Value, cotangent_dtype
 from undertow.rules import reduce_cotangent, widen
 from undertow.transform.cotangents import (
     Cotangent,
@@ -13,7 +13,14 @@ from undertow.transform.cotangents import (
     sum_lanes,
     where_seen,
 )
-from undertow.transform.masks import implies, negation
+from undertow.transform.fold import constant
+from undertow.transform.masks import (
+    conjunction,
+    conjuncts,
+    implies,
+    negation,
+    without_axis,
+)
 from undertow.transform.sweep import Place, State, refusal
 
 
@@ -76,12 +83,66 @@ def _load(s: State, op: Op, ct: Cotangent) -> None:
     s.b.atomic_add(s.at(access, gradient, seen))
 
 
+def _dot(s: State, op: Op, ct: Cotangent) -> None:
+    """``da = ct @ bᵀ`` and ``db = aᵀ @ ct``, in the operands' dtype as the forward's.
+
+    Rows and columns that carry no cotangent may hold anything in `a` and `b`, and must
+    not meet the others in a product.
+    """
+    b, (x, y, c) = s.b, op.operands
+    precision = op.str_attr("precision")
+    s.add(c, ct)
+    g = clean(b, ct)
+    rows, cols = _live(b, ct, -1), _live(b, ct, -2)
+    swap = (*range(len(x.shape) - 2), len(x.shape) - 1, len(x.shape) - 2)
+    g = b.cast(g, x.tensor_type.dtype)
+    if s.activity.active(x):
+        other = b.transpose(_defined(b, s.env[y], cols, -2), swap)
+        zero = b.const(0.0, s.cotangent_type(x))
+        s.add(x, Cotangent(b.dot(g, other, zero, precision)))
+    if s.activity.active(y):
+        other = b.transpose(_defined(b, s.env[x], rows, -1), swap)
+        zero = b.const(0.0, s.cotangent_type(y))
+        s.add(y, Cotangent(b.dot(other, g, zero, precision)))
+
+
+def _live(b: Builder, ct: Cotangent, axis: int) -> Value | None:
+    """The part of a support that is the same all along `axis`, without that axis."""
+    parts = conjuncts(ct.support) if ct.support is not None else []
+    at = axis + len(ct.value.shape)
+    slices = [without_axis(b, part, at) for part in parts]
+    return conjunction(b, [s for s in slices if s is not None])
+
+
+def _defined(b: Builder, value: Value, live: Value | None, axis: int) -> Value:
+    """`value` with zeros where `live`, which lacks `axis`, does not hold."""
+    if live is None:
+        return value
+    mask = b.broadcast(b.expand_dims(live, axis + len(value.shape)), value.shape)
+    if _zero_outside(value, mask):
+        return value
+    return b.pointwise("select", mask, value, b.const(0.0, value.tensor_type))
+
+
+def _zero_outside(value: Value, mask: Value) -> bool:
+    """Whether a value was loaded with zeros where `mask` does not hold."""
+    op = value.op
+    if op is None or op.opcode not in ("cast", "load"):
+        return False
+    if op.opcode == "cast":
+        return _zero_outside(op.operands[0], mask)
+    access = Access.of(op)
+    padded = access.other is not None and constant(access.other) == 0
+    return padded and access.mask is not None and implies(access.mask, mask)
+
+
 SPECIAL: dict[str, Callable[[State, Op, Cotangent], None]] = {
     "select": _select,
     "cast": _cast,
     "broadcast": _broadcast,
     "reduce": _reduce,
     "load": _load,
+    "dot": _dot,
 }
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from undertow.analysis.activity import Activity, path_to_output
 from undertow.errors import UnsupportedError
-from undertow.ir import Access, Builder, Kernel, Op, Value, cotangent_dtype
+from undertow.ir import Access, Builder, Kernel, Op, TensorType, Value, cotangent_dtype
 from undertow.transform.cotangents import Cotangent, add
 from undertow.transform.rebuild import Env
+from undertow.transform.tapes import Tape, Tapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,10 @@ class State:
         activity: which values have a cotangent.
         buffers: the backward's pointers.
         cts: the cotangents known so far.
+        tapes: those of the whole backward.
         overwritten: places that a later store of the forward writes for certain, and
             the mask it does so under (None: in every lane).
+        recorded: the tapes of the loops in this block.
     """
 
     kernel: Kernel
@@ -49,11 +52,15 @@ class State:
     env: Env
     activity: Activity
     buffers: Buffers
+    tapes: Tapes
     cts: dict[Value, Cotangent] = field(
         default_factory=lambda: dict[Value, Cotangent]()
     )
     overwritten: dict[Place, Value | None] = field(
         default_factory=lambda: dict[Place, Value | None]()
+    )
+    recorded: dict[Op, list[Tape]] = field(
+        default_factory=lambda: dict[Op, list[Tape]]()
     )
 
     def inside(self) -> State:
@@ -64,6 +71,7 @@ class State:
             dict(self.env),
             self.activity,
             self.buffers,
+            self.tapes,
             overwritten=dict(self.overwritten),
         )
 
@@ -76,6 +84,10 @@ class State:
         if value.name:
             _rename(total.value, f"d_{value.name}", known)
         self.cts[value] = total
+
+    def cotangent_type(self, value: Value) -> TensorType:
+        type = value.tensor_type
+        return type.with_dtype(cotangent_dtype(type.dtype))
 
     def primal(self, value: Value) -> Value:
         """The recomputed value, in the dtype of cotangents."""

@@ -1,0 +1,242 @@
+"""The transpose of `for`: its turns backwards, each recomputed from what it began with.
+
+While the primal sweep runs a loop it writes what each turn begins with to a tape; the
+reverse sweep reads the tape from its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from undertow.ir import Builder, Op, Value, walk
+from undertow.transform.cotangents import Cotangent, clean
+from undertow.transform.fold import constant
+from undertow.transform.masks import implies
+from undertow.transform.rebuild import Env, Handlers, rebuild
+from undertow.transform.sweep import State
+from undertow.transform.tapes import first_turn, read, write
+
+Recompute = Callable[[State, Iterable[Op]], None]
+Sweep = Callable[[State, Iterable[Op]], None]
+
+
+def trips(b: Builder, lower: Value, upper: Value, step: Value) -> Value:
+    """The number of turns; negative or zero for none. Steps are positive in TTIR."""
+    type = lower.tensor_type
+    span = b.pointwise("sub", upper, lower)
+    if constant(step) == 1:
+        return span
+    up = b.pointwise("add", span, b.pointwise("sub", step, b.const(1, type)))
+    return b.pointwise("sdiv", up, step)
+
+
+def turn_of(b: Builder, variable: Value, lower: Value, step: Value) -> Value:
+    """How many turns came before the one with this value of the loop's variable."""
+    turn = b.pointwise("sub", variable, lower)
+    return turn if constant(step) == 1 else b.pointwise("sdiv", turn, step)
+
+
+# -- the primal sweep ----------------------------------------------------------------
+
+
+def record(s: State, op: Op, env: Env, plain: Handlers) -> None:
+    """Copies a loop, with what each turn begins with written to tapes."""
+    b, (body,) = s.b, op.regions
+    lower, upper, step = bounds = [env[v] for v in op.operands[:3]]
+    b.emit("barrier")  # an enclosing loop's last turn may still read the tapes
+    tapes = s.tapes.make(op, trips(b, lower, upper, step))
+    s.recorded[op] = tapes
+    for tape in tapes:  # before the loop, which then need not compute it again
+        first_turn(b, tape)
+    with b.region(body.args) as block:
+        turn = turn_of(b, block.args[0], lower, step)
+        for arg, tape in zip(block.args[1:], tapes, strict=True):
+            write(b, tape, turn, arg)
+        rebuild(b, body.ops, env | dict(zip(body.args, block.args, strict=True)), plain)
+    b.loc = op.loc.unnamed
+    results = b.loop(bounds, [env[v] for v in op.operands[3:]], block)
+    for result, value in zip(op.results, results, strict=True):
+        value.name, env[result] = result.name, value
+
+
+# -- the reverse sweep ---------------------------------------------------------------
+
+
+def loop(s: State, op: Op, recompute: Recompute, sweep: Sweep) -> None:
+    """Adds to the cotangents of what the loop starts with and uses of the outside."""
+    s.b.emit("barrier")  # what was recorded is there for every lane
+    seeds = [s.cts.pop(result, None) for result in op.results]
+    targets = Targets.of(s, op)
+    for order in (_in_any_order, _last_turn_first):
+        if order(s, op, targets, seeds, recompute, sweep):
+            break
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What a loop's reverse adds to.
+
+    Attributes:
+        active: positions of the carried values that have a cotangent.
+        carried: their arguments in the loop's block.
+        captured: active values from outside that the loop uses.
+    """
+
+    active: tuple[int, ...]
+    carried: tuple[Value, ...]
+    captured: tuple[Value, ...]
+
+    @staticmethod
+    def of(s: State, op: Op) -> Targets:
+        args = op.regions[0].args[1:]
+        active = tuple(k for k, arg in enumerate(args) if s.activity.active(arg))
+        carried = tuple(args[k] for k in active)
+        return Targets(active, carried, tuple(_captured(s, op)))
+
+
+def _in_any_order(
+    s: State,
+    op: Op,
+    targets: Targets,
+    seeds: list[Cotangent | None],
+    recompute: Recompute,
+    sweep: Sweep,
+) -> bool:
+    """The loop as the user wrote it, if no turn changes a carried cotangent.
+
+    So it is with sums: each term has the cotangent of the sum.
+    """
+    b, (body,) = s.b, op.regions
+    bounds = [s.env[v] for v in op.operands[:3]]
+    zeros = [b.const(0.0, s.cotangent_type(v)) for v in targets.captured]
+    templates = [_template(v, t) for v, t in zip(zeros, targets.captured, strict=True)]
+    for seed in seeds:
+        if seed is not None:  # before the loop, which then need not compute it again
+            clean(b, seed)
+    with b.region([Value(bounds[0].type, body.args[0].name), *templates]) as block:
+        inner = _turn(s, op, block.args[0], turn_of(b, block.args[0], *bounds[::2]))
+        recompute(inner, body.ops[:-1])
+        for k in targets.active:
+            seed = seeds[k]
+            if seed is not None:
+                inner.add(body.ops[-1].operands[k], seed)
+        sweep(inner, body.ops[:-1])
+        if any(inner.cts.get(body.args[1 + k]) != seeds[k] for k in targets.active):
+            return False
+        b.emit("yield", _totals(inner, targets, block.args[1:]))
+    b.loc = op.loc.unnamed
+    results = b.loop(bounds, zeros, block)
+    for k in targets.active:
+        seed = seeds[k]
+        if seed is not None:
+            s.add(op.operands[3 + k], seed)
+    _add_totals(s, targets, results)
+    return True
+
+
+def _last_turn_first(
+    s: State,
+    op: Op,
+    targets: Targets,
+    seeds: list[Cotangent | None],
+    recompute: Recompute,
+    sweep: Sweep,
+) -> bool:
+    """The turns in reverse, with the cotangents of what is carried handed on."""
+    b, (body,) = s.b, op.regions
+    lower, _, step = bounds = [s.env[v] for v in op.operands[:3]]
+    count = trips(b, *bounds)
+    zero, one = (b.const(n, count.tensor_type) for n in (0, 1))
+    active = [seeds[k] for k in targets.active]
+    starts = [
+        _start(s, arg, seed) for arg, seed in zip(targets.carried, active, strict=True)
+    ]
+    starts += [b.const(0.0, s.cotangent_type(v)) for v in targets.captured]
+    named = (*targets.carried, *targets.captured)
+    templates = [_template(v, t) for v, t in zip(starts, named, strict=True)]
+    supports = [seed and seed.support for seed in active]
+    number = len(targets.active)
+    while True:
+        with b.region([Value(count.type), *templates]) as block:
+            last = b.pointwise("sub", count, one)
+            turn = b.pointwise("sub", last, block.args[0])
+            scaled = turn if constant(step) == 1 else b.pointwise("mul", turn, step)
+            inner = _turn(s, op, b.pointwise("add", lower, scaled), turn)
+            recompute(inner, body.ops[:-1])
+            given = zip(targets.active, block.args[1:], supports, strict=False)
+            for k, ct, support in given:
+                inner.add(body.ops[-1].operands[k], Cotangent(ct, support))
+            sweep(inner, body.ops[:-1])
+            following = [_following(inner, arg) for arg in targets.carried]
+            totals = _totals(inner, targets, block.args[1 + number :])
+            b.emit("yield", [*following, *totals])
+        found = [inner.cts.get(arg) for arg in targets.carried]
+        if all(map(_within, found, supports)):
+            break
+        supports = [
+            known if _within(ct, known) else None
+            for ct, known in zip(found, supports, strict=True)
+        ]
+    b.loc = op.loc.unnamed
+    results = b.loop((zero, count, one), starts, block)
+    for k, result in zip(targets.active, results, strict=False):
+        s.add(op.operands[3 + k], Cotangent(result))
+    _add_totals(s, targets, results[number:])
+    return True
+
+
+def _within(ct: Cotangent | None, support: Value | None) -> bool:
+    """Whether a turn leaves a cotangent zero outside of the lanes it began with."""
+    if support is None or ct is None:
+        return True
+    return ct.support is not None and implies(ct.support, support)
+
+
+def _turn(s: State, op: Op, variable: Value, turn: Value) -> State:
+    """The state at the beginning of a turn."""
+    args = op.regions[0].args
+    inner = s.inside()
+    variable.name = variable.name or args[0].name
+    inner.env[args[0]] = variable
+    for arg, tape in zip(args[1:], s.recorded[op], strict=True):
+        inner.env[arg] = read(s.b, tape, turn, arg)
+    return inner
+
+
+def _template(start: Value, of: Value) -> Value:
+    """An argument for the cotangent of `of`, by type and name."""
+    return Value(start.type, of.name and f"d_{of.name}")
+
+
+def _start(s: State, value: Value, seed: Cotangent | None) -> Value:
+    if seed is not None:
+        return clean(s.b, seed)
+    return s.b.const(0.0, s.cotangent_type(value))
+
+
+def _following(inner: State, arg: Value) -> Value:
+    ct = inner.cts.get(arg)
+    return clean(inner.b, ct) if ct else inner.b.const(0.0, inner.cotangent_type(arg))
+
+
+def _totals(inner: State, targets: Targets, args: Sequence[Value]) -> list[Value]:
+    """The sums over turns so far, with this one's share."""
+    b, found = inner.b, list[Value]()
+    for value, arg in zip(targets.captured, args, strict=True):
+        ct = inner.cts.get(value)
+        found.append(b.pointwise("add", arg, clean(b, ct)) if ct else arg)
+    return found
+
+
+def _add_totals(s: State, targets: Targets, totals: Sequence[Value]) -> None:
+    for value, total in zip(targets.captured, totals, strict=True):
+        s.add(value, Cotangent(total))
+
+
+def _captured(s: State, op: Op) -> list[Value]:
+    """Active values from outside of the loop that it uses, in order of use."""
+    inside = {r for x in walk(op.regions[0]) for r in x.results}
+    inside |= {a for x in (op, *walk(op.regions[0])) for r in x.regions for a in r.args}
+    used = (v for x in walk(op.regions[0]) for v in x.operands)
+    return [v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)]
