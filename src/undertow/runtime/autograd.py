@@ -16,6 +16,7 @@ from undertow.runtime.geometry import buffer, collapsed, in_layout_of
 from undertow.runtime.plan import GradientPlan, Plan
 from undertow.runtime.recording import Extents, Recording
 from undertow.runtime.specialisation import run_on_cpu
+from undertow.runtime.tapes import allocate
 
 
 def launch(call: Call) -> Any:
@@ -157,7 +158,9 @@ def _backward(ctx: Any, *cotangents: Tensor | None) -> Any:
     read = [_placed(cts[ct.index], ct.strides) for ct in plan.cotangents]
     buffers = [_buffer(g, cts, device) for g in plan.gradients]
     if buffers:
-        pool = (*saved, *read, *buffers, *scalars, *plan.strides)
+        name = recording.specialisation.forward.name
+        tapes = allocate(plan.tapes, device, name) if plan.tapes else ()
+        pool = (*saved, *read, *buffers, *tapes, *scalars, *plan.numbers)
         execute(plan, plan.take(pool), recording.grid, device, options)
     for g, written in zip(plan.gradients, buffers, strict=True):
         gradients[g.slot + 1] = _finished(g, written)

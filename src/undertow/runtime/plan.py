@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from undertow.analysis.exclusive import Exclusive
-from undertow.analysis.launch import Launch
+from undertow.analysis.launch import Launch, at_launch
 from undertow.runtime.arguments import Pick, picker
 from undertow.runtime.derivation import Derivation
 from undertow.runtime.geometry import (
@@ -22,9 +22,10 @@ from undertow.runtime.geometry import (
     outputs_strides,
     own_strides,
 )
-from undertow.runtime.specialisation import TORCH, Specialisation
+from undertow.runtime.specialisation import TORCH, Specialisation, element
 from undertow.transform.cotangent_layout import StridedCotangent
 from undertow.transform.differentiate import Gradient
+from undertow.transform.tapes import Tape
 
 Start = str
 """``empty``: every element is written. ``zero``. ``cotangent``: of what it became."""
@@ -67,6 +68,18 @@ class GradientPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TapePlan:
+    """A buffer for what a loop carries: its dtype, and its number of elements."""
+
+    dtype: torch.dtype
+    numel: int
+
+    @property
+    def bytes(self) -> int:
+        return self.numel * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A backward launch.
 
@@ -75,9 +88,10 @@ class Plan:
         cotangents: those it reads.
         gradients: the buffers it writes.
         zeros: slots, and layouts, of inputs that no output depends on.
-        strides: values of the cotangents' stride parameters.
-        take: takes the kernel's arguments out of (saved, cotangents, buffers, scalars,
-            strides).
+        tapes: buffers that live as long as the launch.
+        numbers: values of the cotangents' stride parameters, and of the loops' turns.
+        take: takes the kernel's arguments out of (saved, cotangents, buffers, tapes,
+            scalars, numbers).
         atomic: inputs whose gradient is summed in no fixed order.
     """
 
@@ -85,7 +99,8 @@ class Plan:
     cotangents: tuple[CotangentPlan, ...]
     gradients: tuple[GradientPlan, ...]
     zeros: tuple[tuple[int, Layout], ...]
-    strides: tuple[int, ...]
+    tapes: tuple[TapePlan, ...]
+    numbers: tuple[int, ...]
     take: Pick
     atomic: tuple[str, ...]
 
@@ -135,17 +150,19 @@ def make_plan(
     """
     backward, stored = derivation.backward, specialisation.stored
     cotangents: list[CotangentPlan] = []
-    strides: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for ct in backward.cotangents:
         values, copied = _addressed(ct, layouts[ct.of], given[ct.of], launch)
-        strides.update(zip((s.name for s in ct.strides), values, strict=False))
+        numbers.update(zip((s.name for s in ct.strides), values, strict=False))
         cotangents.append(CotangentPlan(stored.index(ct.of), copied))
+    tapes = [_tape(tape, launch, numbers) for tape in backward.tapes]
     pool = [
         *saved,
         *(ct.name for ct in backward.cotangents),
         *(g.name for g in backward.gradients),
+        *(tape.pointer.name for tape in backward.tapes),
         *specialisation.scalars,
-        *strides,
+        *numbers,
     ]
     return Plan(
         derivation,
@@ -155,7 +172,8 @@ def make_plan(
             for g in backward.gradients
         ),
         tuple((slots[name], layouts[name]) for name in backward.zeros),
-        tuple(strides.values()),
+        tuple(tapes),
+        tuple(numbers.values()),
         picker([pool.index(p.name) for p in backward.kernel.params]),
         tuple(
             g.of
@@ -163,6 +181,15 @@ def make_plan(
             if g.of not in stored and not isinstance(g.placement.finding, Exclusive)
         ),
     )
+
+
+def _tape(tape: Tape, launch: Launch, numbers: dict[str, int]) -> TapePlan:
+    """The size of a tape; the number of turns joins the kernel's `numbers`."""
+    turns = max(1, at_launch(tape.trips, launch))
+    numbers[tape.turns.name] = turns
+    programs = launch["grid0"] * launch["grid1"] * launch["grid2"]
+    dtype = TORCH[element(tape.pointer).name]
+    return TapePlan(dtype, max(1, programs * turns * tape.size))
 
 
 def _addressed(

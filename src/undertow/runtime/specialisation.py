@@ -11,10 +11,11 @@ import torch
 from undertow import evaluate
 from undertow.analysis.launch import Launch
 from undertow.errors import UnsupportedError
-from undertow.ir import Block, DType, Kernel, Op, PointerType, Value
+from undertow.ir import Builder, DType, Kernel, PointerType, Value
 from undertow.runtime.arguments import picker
 from undertow.runtime.derivation import Derivation
 from undertow.transform.differentiate import differentiate, roles
+from undertow.transform.rebuild import Env, rebuild, with_body
 
 LOCK = threading.RLock()
 """Held while a kernel is captured or derived: Triton's front end is not for threads."""
@@ -25,6 +26,10 @@ MAX_KEPT = 4096
 """Geometries kept in memory for a specialisation; training repeats a handful."""
 
 TORCH: dict[str, torch.dtype] = {
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
     "f16": torch.float16,
     "bf16": torch.bfloat16,
     "f32": torch.float32,
@@ -163,22 +168,10 @@ def element(pointer: Value) -> DType:
 
 def merge_parameters(kernel: Kernel, merge: Mapping[str, str]) -> Kernel:
     """`kernel` in which accesses to one parameter go to another one."""
-    env: dict[Value, Value] = {
-        kernel.param(a): kernel.param(b) for a, b in merge.items()
-    }
-
-    def copy(block: Block) -> Block:
-        ops: list[Op] = []
-        for op in block.ops:
-            operands = tuple(env.get(v, v) for v in op.operands)
-            results = tuple(Value(r.type, r.name) for r in op.results)
-            regions = tuple(copy(region) for region in op.regions)
-            env.update(zip(op.results, results, strict=True))
-            ops.append(Op(op.opcode, operands, results, op.attrs, regions, op.loc))
-        return Block(ops)
-
-    body = copy(kernel.body)
-    return Kernel(kernel.name, kernel.params, body, kernel.loc, kernel.constexprs)
+    b = Builder()
+    env: Env = {p: kernel.param(merge.get(p.name, p.name)) for p in kernel.params}
+    rebuild(b, kernel.body.ops, env)
+    return with_body(kernel, b.block)
 
 
 def run_on_cpu(

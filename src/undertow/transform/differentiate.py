@@ -42,7 +42,7 @@ from undertow.transform.roles import (
 )
 from undertow.transform.running_max import without_running_maxima
 from undertow.transform.sweep import Buffers
-from undertow.transform.tapes import Tape, Tapes
+from undertow.transform.tapes import Tape, Tapes, refuse_unsized
 from undertow.transform.variables import name_variables
 
 __all__ = [
@@ -217,6 +217,7 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
     written = placing.fresh.values()
     used = {op.operands[0] for op in walk(body) if op.opcode == "load"}
     kept = tuple(tape for tape in tapes.made if tape.pointer in used)
+    refuse_unsized(kept)
     params = _parameters(forward, body, cotangents, written, layouts.values(), kept)
     stem = forward.name.removesuffix("_fwd").removesuffix("_forward")
     return Backward(

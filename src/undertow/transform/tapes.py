@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from undertow.analysis.launch import uniform
+from undertow.errors import UnsupportedError
 from undertow.ir import (
     I1,
     I8,
@@ -18,6 +20,7 @@ from undertow.ir import (
     Access,
     Block,
     Builder,
+    Loc,
     Op,
     PointerType,
     TensorType,
@@ -38,12 +41,14 @@ class Tape:
         turns: a parameter of the backward: the largest number of turns in any program.
         trips: the number of turns, computed in the backward.
         size: lanes of the value.
+        loc: where the loop stands.
     """
 
     pointer: Value
     turns: Value
     trips: Value
     size: int
+    loc: Loc
 
 
 @dataclass
@@ -63,7 +68,7 @@ class Tapes:
             dtype = arg.tensor_type.dtype
             name = self.fresh(f"{arg.name or 'value'}_tape_ptr")
             pointer = Value(PointerType(I8 if dtype == I1 else dtype), name)
-            made.append(Tape(pointer, turns, trips, arg.tensor_type.size))
+            made.append(Tape(pointer, turns, trips, arg.tensor_type.size, op.loc))
         self.made += made
         return made
 
@@ -123,6 +128,21 @@ def _lanes(b: Builder, shape: tuple[int, ...]) -> list[Value]:
         found.insert(0, b.broadcast(index, shape))
         stride *= extent
     return found
+
+
+def refuse_unsized(tapes: Iterable[Tape]) -> None:
+    """Refuses tapes whose size is not known before the launch."""
+    for tape in tapes:
+        if not uniform(tape.trips):
+            raise UnsupportedError(
+                f"a loop carries `{tape.pointer.name.removesuffix('_tape_ptr')}`, and how "
+                "often it turns depends on the program or on data",
+                loc=tape.loc,
+                why="each turn starts from the one before it, and what it starts from "
+                "must be kept in a buffer whose size is known before the launch",
+                hint="let each turn stand alone, or bound the loop by an argument and "
+                "mask what lies beyond",
+            )
 
 
 # -- tapes that nothing reads --------------------------------------------------------

@@ -1,0 +1,57 @@
+"""Memory for what loops carry, between the two sweeps of a backward.
+
+A tape lives as long as its launch. One that would take more than a share of the memory
+that is free is refused with its size; the share is `UNDERTOW_TAPE_SHARE`, by default half.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from undertow.errors import LaunchError
+from undertow.runtime.plan import TapePlan
+
+SMALL = 1 << 26
+"""Tapes below 64 MiB in all are not worth asking the driver how much is free."""
+
+
+def allocate(
+    plans: Sequence[TapePlan], device: torch.device, kernel: str
+) -> list[Tensor]:
+    """Buffers for the tapes of one launch.
+
+    Raises:
+        LaunchError: they would take too much of the memory that is free.
+    """
+    wanted = sum(plan.bytes for plan in plans)
+    if wanted > SMALL:
+        _refuse_large(wanted, device, kernel)
+    return [torch.empty(p.numel, dtype=p.dtype, device=device) for p in plans]
+
+
+def _refuse_large(wanted: int, device: torch.device, kernel: str) -> None:
+    share = float(os.environ.get("UNDERTOW_TAPE_SHARE", "0.5"))
+    free = _free(device)
+    if wanted <= share * free:
+        return
+    raise LaunchError(
+        f"the backward of `{kernel}` needs a tape of {_gib(wanted)}",
+        kernel=kernel,
+        why=f"{_gib(free)} are free, and a tape may take {share:.0%} of that",
+        hint="use fewer programs or turns a launch, or set UNDERTOW_TAPE_SHARE",
+    )
+
+
+def _free(device: torch.device) -> int:
+    if device.type == "cuda":
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + idle
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"
