@@ -102,4 +102,10 @@ def _outcome(
     program(copies, grid, poison=poison, trace=trace, lanes=lanes)
     tensors = [arg for arg in copies.values() if isinstance(arg, Tensor)]
     faults = torch.tensor([fault.count for fault in trace.out_of_bounds.values()])
-    return [*(t.contiguous().view(torch.uint8) for t in tensors if t.numel()), faults]
+    return [*(_bytes(t) for t in tensors if t.numel()), faults]
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(
+        tensor.reshape(-1)
+    ).view(torch.uint8)

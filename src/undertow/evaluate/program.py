@@ -74,7 +74,8 @@ class Program:
     def _preset(self, launch: Launch) -> Env:
         env = self.presets.get(launch.device)
         if env is None:
-            env = self.presets[launch.device] = [EMPTY] * self.slots
+            env = [EMPTY] * self.slots
             for step in self.fixed:
                 step(env, launch)
+            self.presets[launch.device] = env  # whole, should another thread look
         return env

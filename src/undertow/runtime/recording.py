@@ -182,7 +182,7 @@ def _repeated(store: OutputStores, launch: Launch) -> str:
         axes = [axis for axis in finding.unread if launch[f"grid{axis}"] > 1]
         if axes:
             return f"no program looks at grid axis {axes[0]}"
-        return _standstill(finding, launch)
+        return "" if finding.holds(launch) else _standstill(finding, launch)
     several = finding.axis is not None and launch[f"grid{finding.axis}"] > 1
     return finding.reason if several or finding.certain else ""
 
