@@ -137,19 +137,7 @@ def same(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
 def ruff(path: Path, *options: str) -> None:
     """Asserts that neither `ruff format` nor `ruff check` would change a thing."""
     pytest.importorskip("ruff", reason="ruff is not installed")
-    for command in (["format", "--diff", "--no-cache"], ["check", "--no-cache"]):
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "ruff",
-                *command,
-                "-q",
-                "--no-cache",
-                *options,
-                path,
-            ],
-            capture_output=True,
-            text=True,
-        )
+    for command in (["format", "--diff"], ["check"]):
+        words = [sys.executable, "-m", "ruff", *command, "-q", "--no-cache", *options]
+        done = subprocess.run([*words, path], capture_output=True, text=True)
         assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]

@@ -83,7 +83,6 @@ class Expressions:
             "reciprocal": lambda op: binary(
                 "/", 1, Text("1.0"), self.text(op.operands[0])
             ),
-            "round": self.round,
             "cmp": self.cmp,
             "select": self.select,
             "cast": self.cast,
@@ -237,9 +236,6 @@ class Expressions:
             return call(spelling.CALLS[op.opcode], *(a.text for a in arguments))
         unsigned = [spelling.as_unsigned(a, of).text for a in arguments]
         return spelling.as_signed(call(spelling.CALLS[op.opcode], *unsigned), of)
-
-    def round(self, op: Op) -> Text:
-        return call("libdevice.round", self.text(op.operands[0]).text)
 
     def test(self, op: Op) -> Text:
         return spelling.test(op, self.text(op.operands[0]))
