@@ -18,6 +18,10 @@ Fold = Callable[
 ]
 """Gives an equal, simpler value for an op about to be built, or None."""
 
+COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor"))
+SYMMETRIC = ("eq", "ne", "oeq", "une")
+"""Predicates that hold of (a, b) where they hold of (b, a)."""
+
 Key = tuple[object, ...]
 
 
@@ -197,6 +201,8 @@ def _key(
 ) -> Key:
     """Equal for ops that give equal values: by identity of what they are given."""
     assert isinstance(type, TensorType)
+    if opcode in COMMUTATIVE or attrs.get("predicate") in SYMMETRIC:
+        operands = tuple(sorted(operands, key=id))
     key: Key = (opcode, type.dtype.name, type.shape, *map(id, operands))
     if not attrs:
         return key

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from undertow.ir import OPS, Builder, Value
+from undertow.transform.fold import constant
 from undertow.transform.masks import (
     conjunction,
     conjuncts,
@@ -93,6 +94,31 @@ def where_seen(b: Builder, value: Value, mask: Value) -> Value:
         return seen[value]
 
     return visit(value, 8)
+
+
+def doubled(b: Builder, value: Value) -> Value:
+    """Twice `value`; a number that is a factor of it is doubled instead."""
+    found = _scaled(b, value, 6)
+    two = b.const(2.0, value.tensor_type)
+    return b.pointwise("mul", two, value) if found is None else found
+
+
+def _scaled(b: Builder, value: Value, depth: int) -> Value | None:
+    op = value.op
+    if op is None or depth == 0:
+        return None
+    number = constant(value)
+    if number is not None:
+        return b.const(2.0 * number, value.tensor_type)
+    if op.opcode not in ("mul", "div", "neg", "broadcast", "expand_dims"):
+        return None
+    for index, operand in enumerate(op.operands[: 1 if op.opcode == "div" else None]):
+        scaled = _scaled(b, operand, depth - 1)
+        if scaled is not None:
+            operands = list(op.operands)
+            operands[index] = scaled
+            return b.pure(op.opcode, operands, value.type, dict(op.attrs))
+    return None
 
 
 def add(b: Builder, x: Cotangent, y: Cotangent) -> Cotangent:

@@ -24,7 +24,7 @@ from undertow.rules import (
     Unsupported,
 )
 from undertow.transform.branches import branch
-from undertow.transform.cotangents import Cotangent, restrict
+from undertow.transform.cotangents import Cotangent, doubled, restrict
 from undertow.transform.fold import fold
 from undertow.transform.loops import loop, record
 from undertow.transform.padding import finite_where
@@ -117,7 +117,12 @@ def _pointwise(
     for value, partial in zip(op.operands, maps, strict=True):
         if s.activity.active(value) and partial is not None:
             share = partial(t, *operands, result)
-            totals[value] = totals[value] + share if value in totals else share
+            known = totals.get(value)
+            if known is not None and known.value is share.value:
+                share = Expr(s.b, doubled(s.b, share.value))
+            elif known is not None:
+                share = known + share
+            totals[value] = share
     live = finite_where(s.b, s.env, op)
     for value, total in totals.items():
         s.add(value, restrict(s.b, ct.through(total.value), live))
