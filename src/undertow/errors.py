@@ -3,14 +3,14 @@
 ::
 
     UndertowError
-    ├── CaptureError       the kernel could not be turned into IR (Triton's own message inside)
-    ├── UnsupportedError   the kernel uses something without a derivative, or outside the language
-    ├── LaunchError        these arguments cannot be launched or differentiated (aliasing, dtype, …)
-    ├── CheckError         a check found a difference, a race or an access out of bounds
-    └── IRError            a bug of ours: a pass made invalid IR
+    ├── CaptureError      the kernel could not be turned into IR
+    ├── UnsupportedError  it uses something without a derivative, or not in the language
+    ├── LaunchError       these arguments cannot be launched or differentiated
+    ├── CheckError        a check found a difference, a race, an access out of bounds
+    └── IRError           a bug of ours: a pass made invalid IR
 
-Each says the whole fact in one line, then where in the user's source, why it matters there,
-and a way out. `str(error)` is the text the command line prints.
+Each says the whole fact in one line, then where in the user's source, why it matters
+there, and a way out. `str(error)` is the text the command line prints.
 """
 
 from __future__ import annotations

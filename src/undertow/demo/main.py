@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import inspect
 from dataclasses import dataclass, replace
@@ -88,6 +89,7 @@ def run(options: Options, console: Console | None = None) -> None:
     history = train(net, composer, recipe, _LOSSES[options.loss], console)
     after = evaluate(net, held_out)
     show_quality(console, before, after, len(history.iou), history.seconds)
+    write_quality(options, device, before, after, len(history.iou), history.seconds)
 
     console.rule("3. Where a step's time goes")
     console.print(step_table(options, recipe, composer.batch(recipe.batch).to("cpu")))
@@ -201,6 +203,30 @@ def show_quality(
     console.print(shown)
 
 
+def write_quality(
+    options: Options,
+    device: torch.device,
+    before: Quality,
+    after: Quality,
+    steps: int,
+    seconds: float,
+) -> None:
+    """Writes the quality on held-out images to `results.csv`, a row a measure."""
+    rows = [("device", "loss", "steps", "seconds", "measure", "before", "after")]
+    fixed = (device_name(device), options.loss, str(steps), f"{seconds:.0f}")
+    rows.append((*fixed, "mean IoU", f"{before.iou:.3f}", f"{after.iou:.3f}"))
+    rows.append((*fixed, "AP at IoU 0.5", f"{before.ap:.3f}", f"{after.ap:.3f}"))
+    with (options.out / "results.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+def device_name(device: torch.device) -> str:
+    """What a table calls the device."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "the CPU"
+
+
 def step_table(options: Options, recipe: Recipe, host_batch: Batch) -> Table:
     """The times of a step's parts with each loss, all from the same seed."""
     device = pick_device(options.device)
@@ -213,5 +239,4 @@ def step_table(options: Options, recipe: Recipe, host_batch: Batch) -> Table:
         )
         for name, box_loss in chosen.items()
     }
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU"
-    return profile.table(results, where)
+    return profile.table(results, device_name(device))
