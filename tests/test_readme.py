@@ -3,7 +3,8 @@
 * ```` ```python ```` blocks run in order as one module, on CPU tensors. With
   `file=norms.py` after the language the block is also written to that file, where the
   commands find it.
-* ```` ```python golden=name ```` is not run: it equals `tests/golden/name.py`.
+* ```` ```python golden=name ```` is not run: it is what the command before it prints,
+  and kept as `tests/golden/name.py`.
 * ```` ```console ```` runs each `$ undertow …` line and compares what it prints with
   the lines below it. A command with nothing below it, last in its block, prints the
   golden block that follows. `$ make x` names a target of the Makefile; `$ pip install
@@ -19,7 +20,7 @@ import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -102,6 +103,13 @@ def undertow(words: list[str], cwd: Path) -> str:
     return tidy(done.stdout)
 
 
+def write_files(directory: Path) -> None:
+    """Writes the blocks that name a file to it."""
+    for block in BLOCKS:
+        if "file" in block.options:
+            (directory / block.options["file"]).write_text(block.text)
+
+
 def tidy(text: str) -> str:
     return "".join(line.rstrip() + "\n" for line in text.strip("\n").splitlines())
 
@@ -136,11 +144,18 @@ def test_python_blocks_run(tmp_path: Path) -> None:
         runpy.run_path(str(path))
 
 
-def test_golden_blocks_are_the_golden_files() -> None:
-    for block in BLOCKS:
-        if name := block.options.get("golden"):
-            path = ROOT / "tests" / "golden" / f"{name}.py"
-            assert block.text == path.read_text(), f"README.md:{block.line}"
+def test_golden_blocks_are_what_the_command_before_prints(
+    tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    shown = {block.text: block for block in BLOCKS if "golden" in block.options}
+    write_files(tmp_path)
+    for command in commands(BLOCKS):
+        block = shown.pop(command.printed, None)
+        if block is not None:
+            text = undertow(command.words[1:], tmp_path)
+            golden(block.options["golden"], text)
+            assert block.text == text, f"README.md:{block.line}"
+    assert not shown, "a golden block stands behind no command"
 
 
 @pytest.mark.parametrize(
@@ -150,9 +165,7 @@ def test_commands_print_what_is_shown(command: Command, tmp_path: Path) -> None:
     where = f"README.md:{command.line}"
     match command.words:
         case ["undertow", *words]:
-            for block in BLOCKS:
-                if "file" in block.options:
-                    (tmp_path / block.options["file"]).write_text(block.text)
+            write_files(tmp_path)
             assert undertow(words, tmp_path) == tidy(command.printed), where
         case ["make", target]:
             assert not command.printed, f"{where}: make's output is not compared"

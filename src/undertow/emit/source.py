@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from undertow.emit.layout import WIDTH, signature
 from undertow.emit.statements import Writer
-from undertow.ir import Kernel, walk
+from undertow.ir import I64, Kernel, TensorType, Value, walk
 
 COMBINES = {
     "prod": "a * b",
@@ -33,7 +33,8 @@ def emit(
     lines, expressions = Writer(kernel, extents, reasons or {}).body()
     used = [name for name in kernel.constexprs if name in extents.values()]
     guards = [f"    tl.static_assert({n} == {kernel.constexprs[n]})" for n in used]
-    parameters = [p.name for p in kernel.params] + [f"{n}: tl.constexpr" for n in used]
+    parameters = [parameter(p) for p in kernel.params]
+    parameters += [f"{n}: tl.constexpr" for n in used]
     body = [*_docstring(list(docstring)), *guards, *lines]
     text = "\n".join(["@triton.jit", *signature(kernel.name, parameters), *body])
     helpers = [
@@ -44,6 +45,15 @@ def emit(
         imports.append("from triton.language.extra import libdevice")
     blocks = ["\n".join(imports), *helpers, text]
     return "\n\n\n".join(blocks) + "\n"
+
+
+def parameter(value: Value) -> str:
+    """A parameter as it is declared.
+
+    A small number would be taken for 32 bits, where the kernel computes in 64.
+    """
+    wide = isinstance(value.type, TensorType) and value.type.dtype is I64
+    return f"{value.name}: tl.int64" if wide else value.name
 
 
 def constexpr_extents(kernel: Kernel) -> dict[int, str]:
