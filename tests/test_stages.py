@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernels.pointwise import scale
 
+from kernels.pointwise import scale
 from undertow import frontend
 from undertow.ir import print_kernel
 from undertow.transform.differentiate import Backward, differentiate

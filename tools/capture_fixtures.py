@@ -25,9 +25,9 @@ def neutral(text: str) -> str:
 
 def main() -> None:
     """Writes the fixtures of the installed version."""
-    import kernels
     import triton
 
+    import kernels
     from undertow.frontend import capture_text
 
     folder = ROOT / "tests" / "fixtures" / "ttir" / triton.__version__

@@ -57,9 +57,7 @@ def test_an_assumption_is_kept() -> None:
 
 
 def test_every_dropped_op_has_a_reason() -> None:
-    assert all(
-        len(reason.split()) > 4 for reason in (DROPPED | LOOP_HINTS).values()
-    )
+    assert all(len(reason.split()) > 4 for reason in (DROPPED | LOOP_HINTS).values())
 
 
 def test_an_op_has_one_fate() -> None:

@@ -287,5 +287,5 @@ def test_dot_of_two_types_is_refused() -> None:
     %h = tt.splat %s : f16 -> tensor<16x16xf16>
     %d = tt.dot %m, %h, %m : tensor<16x16xf32> * tensor<16x16xf16> -> tensor<16x16xf32>
     """
-    with pytest.raises(UnsupportedError, match="`tl.dot` of `f32` by `f16`"):
+    with pytest.raises(UnsupportedError, match=r"`tl\.dot` of `f32` by `f16`"):
         lift(body)

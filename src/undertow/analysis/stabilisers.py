@@ -6,8 +6,8 @@ of equal terms, and would have to say how ties of the maximum share it. To see t
 cancels, follow `m` as if it were a free variable: each value is then v0 + a·m or
 v0·b^(k·m) with v0 free of `m`, and `m` cancels if every active output has degree zero.
 
-A loop may carry a running maximum: each turn has an old one, `m`, and a new one, and what
-is carried beside them is rescaled from the one to the other (`running_maxima`).
+A loop may carry a running maximum: each turn has an old one, `m`, and a new one, and
+what is carried beside them is rescaled from the one to the other (`running_maxima`).
 """
 
 from __future__ import annotations
@@ -108,8 +108,10 @@ def _sums(op: Op, degrees: Degrees, outputs: Collection[Value]) -> bool:
     if len(carried) > MAX_CARRIED:
         return False
     options = {FREE, *(d for v in _used(op) if (d := degrees.get(v)) is not None)}
-    options |= {Degree(power=_scaled(d.added, -1), base=b) for d in options for b in "e2"
-                if d.added != NONE}  # fmt: skip
+    for degree in list(options):
+        if degree.added != NONE:
+            power = _scaled(degree.added, -1)
+            options |= {Degree(power=power, base=base) for base in "e2"}
     for choice in itertools.product(options, repeat=len(carried)):
         trial = degrees | dict(zip(carried, choice, strict=True))
         if not _starts(op, trial) or not _follow(body, trial, outputs):
@@ -151,7 +153,7 @@ class RunningMaximum:
 
 
 def running_maxima(kernel: Kernel, outputs: Collection[Value]) -> list[RunningMaximum]:
-    """The running maxima of loops in the kernel's own block that cancel in `outputs`."""
+    """The running maxima of loops in the kernel's own block that cancel."""
     found: list[RunningMaximum] = []
     for op in kernel.body.ops:
         if op.opcode == "for" and not any(
@@ -203,7 +205,8 @@ def _certify(
 
 def _renewed(degree: Degree) -> Degree:
     """The same degree in the new maximum."""
-    return Degree(degree.added[::-1], degree.power[::-1], degree.base)
+    (a, b), (p, q) = degree.added, degree.power
+    return Degree((b, a), (q, p), degree.base)
 
 
 def _begins_empty(op: Op, index: int, rescaled: tuple[int, ...]) -> bool:

@@ -106,6 +106,8 @@ def _outcome(
 
 
 def _bytes(tensor: Tensor) -> Tensor:
-    return torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(
-        tensor.reshape(-1)
-    ).view(torch.uint8)
+    return (
+        torch.empty(tensor.numel(), dtype=tensor.dtype)
+        .copy_(tensor.reshape(-1))
+        .view(torch.uint8)
+    )

@@ -181,7 +181,7 @@ class Builder:
     def loop(
         self, bounds: Sequence[Value], initial: Sequence[Value], body: Block
     ) -> tuple[Value, ...]:
-        """A `for` over (lower, upper, step); `body` has arguments and ends in `yield`."""
+        """A `for` over (lower, upper, step); `body` has arguments and a `yield`."""
         types = [v.type for v in initial]
         return self.emit("for", (*bounds, *initial), types, {}, (body,))
 

@@ -54,8 +54,8 @@ UNKNOWN = Loc()
 class Value:
     """A parameter of a kernel, an argument of a block, or one result of an op.
 
-    `op` is None for the first two; `is_argument` tells them apart, and `owner` is the op
-    whose block has the argument, once that is built.
+    `op` is None for the first two; `is_argument` tells them apart, and `owner` is the
+    op whose block has the argument, once that is built.
     """
 
     type: Type

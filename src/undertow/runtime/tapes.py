@@ -1,7 +1,8 @@
 """Memory for what loops carry, between the two sweeps of a backward.
 
 A tape lives as long as its launch. One that would take more than a share of the memory
-that is free is refused with its size; the share is `UNDERTOW_TAPE_SHARE`, by default half.
+that is free is refused with its size; the share is `UNDERTOW_TAPE_SHARE`, by default
+half.
 """
 
 from __future__ import annotations

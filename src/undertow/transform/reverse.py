@@ -63,11 +63,14 @@ def recompute(s: State, ops: Iterable[Op]) -> None:
             copy(b, op, env)
 
     plain: Handlers = {"store": drop, "atomic_add": drop, "assume": assume}
-    outer = {
-        "if": lambda op, env: copy(b, op, env, plain),
-        "for": lambda op, env: record(s, op, env, plain),
-    }
-    rebuild(b, ops, s.env, {**plain, **outer})
+
+    def nested(op: Op, env: Env) -> None:
+        copy(b, op, env, plain)
+
+    def turns(op: Op, env: Env) -> None:
+        record(s, op, env, plain)
+
+    rebuild(b, ops, s.env, {**plain, "if": nested, "for": turns})
 
 
 def sweep(s: State, ops: Iterable[Op]) -> None:

@@ -1,10 +1,10 @@
 """Takes running maxima out of the loops that carry them.
 
 An online softmax rescales what it has summed whenever its maximum grows. Where analysis
-shows that the maximum cancels in the end, any other number would do as well, so the last
-maximum may stand for all of them: one loop finds it, and in a second one the factors
-between old and new maxima are 1, what was rescaled is a plain sum, and no turn depends
-on the one before. The backward then needs no tape, and no rule for ties.
+shows that the maximum cancels in the end, any other number would do as well, so the
+last maximum may stand for all of them: one loop finds it, and in a second one the
+factors between old and new maxima are 1, what was rescaled is a plain sum, and no turn
+depends on the one before. The backward then needs no tape, and no rule for ties.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tapes: what each turn of a loop begins with, kept for the way back.
 
-A sum needs no tape: the derivative of a turn does not look at the sum so far, so nothing
-reads that tape, and what nothing reads is not written. Only what is left after that is
-memory.
+A sum needs no tape: the derivative of a turn does not look at the sum so far, so
+nothing reads that tape, and what nothing reads is not written. Only what is left after
+that is memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Tape:
     """Where a carried value stands at the beginning of each turn.
 
     Attributes:
-        pointer: a parameter of the backward: for each program, turn and lane one element.
+        pointer: a parameter of the backward; an element a program, turn and lane.
         turns: a parameter of the backward: the largest number of turns in any program.
         trips: the number of turns, computed in the backward.
         size: lanes of the value.
@@ -49,6 +49,11 @@ class Tape:
     trips: Value
     size: int
     loc: Loc
+
+    @property
+    def of(self) -> str:
+        """What the user calls the value."""
+        return self.pointer.name.removesuffix("_tape_ptr")
 
 
 @dataclass
@@ -135,8 +140,8 @@ def refuse_unsized(tapes: Iterable[Tape]) -> None:
     for tape in tapes:
         if not uniform(tape.trips):
             raise UnsupportedError(
-                f"a loop carries `{tape.pointer.name.removesuffix('_tape_ptr')}`, and how "
-                "often it turns depends on the program or on data",
+                f"a loop carries `{tape.of}`, and how often it turns depends on the "
+                "program or on data",
                 loc=tape.loc,
                 why="each turn starts from the one before it, and what it starts from "
                 "must be kept in a buffer whose size is known before the launch",
