@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +14,12 @@ import undertow
 from kernels.cases import CASES, Case
 from kernels.draw import Draw, converted, laid_out
 from undertow import evaluate
+from undertow.analysis.ceiling import ceiling
 from undertow.evaluate import Tolerance
 from undertow.ir import Kernel
 from undertow.runtime.derivation import Derivation, derive
 from undertow.runtime.geometry import Layout, outputs_strides, own_strides
+from undertow.runtime.specialisation import TORCH, element
 
 HALF = {torch.float16: "f16", torch.bfloat16: "bf16"}
 DTYPES = {torch.float32: "f32", **HALF}
@@ -176,6 +179,13 @@ class Oracle:
             )
             buffer.copy_(cotangents[g.of] if g.in_place else torch.zeros(source.shape))
             args[g.name] = buffer
+        for tape in backward.tapes:
+            turns = max(1, ceiling(tape.trips, launch) or 0)  # type: ignore[arg-type]
+            args[tape.turns.name] = turns
+            kept = held if held and element(tape.pointer).is_float else None
+            dtype = kept or TORCH[element(tape.pointer).name]
+            numel = math.prod(self.grid) * turns * tape.size
+            args[tape.pointer.name] = torch.empty(numel, dtype=dtype)
         return {p.name: args[p.name] for p in backward.kernel.params}
 
     @property

@@ -1,6 +1,14 @@
 """All the launches."""
 
-from kernels import other_cases, pointwise_cases, row_cases
+from kernels import loop_cases, other_cases, pointwise_cases, row_cases
 from kernels.case import CASES, Case, gelu_tanh
 
-__all__ = ["CASES", "Case", "gelu_tanh", "other_cases", "pointwise_cases", "row_cases"]
+__all__ = [
+    "CASES",
+    "Case",
+    "gelu_tanh",
+    "loop_cases",
+    "other_cases",
+    "pointwise_cases",
+    "row_cases",
+]

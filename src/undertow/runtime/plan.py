@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
+from undertow.analysis.ceiling import ceiling
 from undertow.analysis.exclusive import Exclusive
-from undertow.analysis.launch import Launch, at_launch
+from undertow.analysis.launch import Launch
 from undertow.runtime.arguments import Pick, picker
 from undertow.runtime.derivation import Derivation
 from undertow.runtime.geometry import (
@@ -185,7 +186,7 @@ def make_plan(
 
 def _tape(tape: Tape, launch: Launch, numbers: dict[str, int]) -> TapePlan:
     """The size of a tape; the number of turns joins the kernel's `numbers`."""
-    turns = max(1, at_launch(tape.trips, launch))
+    turns = max(1, ceiling(tape.trips, launch) or 0)
     numbers[tape.turns.name] = turns
     programs = launch["grid0"] * launch["grid1"] * launch["grid2"]
     dtype = TORCH[element(tape.pointer).name]

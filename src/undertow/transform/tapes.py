@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from undertow.analysis.launch import uniform
+from undertow.analysis.ceiling import has_ceiling
 from undertow.errors import UnsupportedError
 from undertow.ir import (
     I1,
@@ -138,10 +138,9 @@ def _lanes(b: Builder, shape: tuple[int, ...]) -> list[Value]:
 def refuse_unsized(tapes: Iterable[Tape]) -> None:
     """Refuses tapes whose size is not known before the launch."""
     for tape in tapes:
-        if not uniform(tape.trips):
+        if not has_ceiling(tape.trips):
             raise UnsupportedError(
-                f"a loop carries `{tape.of}`, and how often it turns depends on the "
-                "program or on data",
+                f"a loop carries `{tape.of}`, and how often it turns depends on data",
                 loc=tape.loc,
                 why="each turn starts from the one before it, and what it starts from "
                 "must be kept in a buffer whose size is known before the launch",
