@@ -6,6 +6,7 @@ import os
 
 from undertow.analysis.exclusive import Exclusive
 from undertow.emit.source import emit
+from undertow.emit.text import dtype
 from undertow.transform.differentiate import Backward, Gradient
 
 
@@ -42,7 +43,8 @@ def placement(gradient: Gradient) -> str:
     stem = gradient.name.removesuffix("_ptr")
     finding = gradient.placement.finding
     if not isinstance(finding, Exclusive):
-        return f"{stem}: summed by atomic_add in {gradient.dtype}; {finding.reason}."
+        held = dtype(gradient.dtype).removeprefix("tl.")
+        return f"{stem}: summed by atomic_add in {held}; {finding.reason}."
     conditions = " and ".join(map(str, finding.conditions))
     tested = f" (if {conditions}, tested at launch)" if conditions else ""
     return f"{stem}: plain store, each element is written once{tested}."

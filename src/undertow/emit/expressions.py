@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from undertow.analysis.addresses import uniform
 from undertow.emit import spelling
 from undertow.emit.text import (
+    AND,
     ATOM,
+    COMPARE,
     OPERATORS,
     SUM,
     UNARY,
+    Shape,
     Text,
     binary,
+    broadcast_shape,
     call,
     dtype,
     number,
@@ -23,7 +27,6 @@ from undertow.emit.text import (
 )
 from undertow.ir import F32, F64, I1, I32, Access, DType, Op, Value
 
-Shape = tuple[int, ...]
 PROMOTING = ("add", "sub", "mul", "div", "cmp")
 
 
@@ -35,11 +38,13 @@ class Expressions:
         names: the values that have a variable.
         extents: constexpr names by the number they stand for.
         combines: names of the helper functions that reductions need, by kind.
+        shapes: what ops being written give before Triton broadcasts them.
     """
 
     names: dict[Value, str]
     extents: Mapping[int, str]
     combines: dict[str, str] = field(default_factory=lambda: dict[str, str]())
+    shapes: dict[Op, Shape] = field(default_factory=lambda: dict[Op, Shape]())
 
     def text(self, value: Value) -> Text:
         """`value` with exactly its shape, unless it is a literal."""
@@ -59,10 +64,10 @@ class Expressions:
             return writer(op)
         if op.opcode in OPERATORS:
             return self.operator(op)
-        arguments = [t.text for t in self.spread(op.operands, op.result.shape)]
+        arguments = self.spread(op.operands, op.result.shape)
         if op.opcode in spelling.CALLS:
             return self.function(op, arguments)
-        return spelling.extremum(op, arguments)
+        return spelling.extremum(op, [t.text for t in arguments])
 
     def _writers(self) -> dict[str, Callable[[Op], Text]]:
         return {
@@ -73,12 +78,11 @@ class Expressions:
                 "tl.num_programs", str(op.int_attr("axis"))
             ),
             "neg": lambda op: Text(
-                f"-{self.stripped(op.operands[0])[0].within(ATOM)}", UNARY
+                f"-{self.spread(op.operands, self.shape_of(op))[0].within(ATOM)}", UNARY
             ),
             "reciprocal": lambda op: binary(
                 "/", 1, Text("1.0"), self.text(op.operands[0])
             ),
-            "round": self.round,
             "cmp": self.cmp,
             "select": self.select,
             "cast": self.cast,
@@ -104,7 +108,29 @@ class Expressions:
                 return self.stripped(value.op.operands[0])
             if value.op.opcode == "const":
                 return self.literal(value.op), ()
+            small = self.small(value)
+            if small != value.shape:
+                self.shapes[value.op] = small
+                text = self.build(value.op)
+                del self.shapes[value.op]
+                return text, small
         return self.text(value), value.shape
+
+    def small(self, value: Value) -> Shape:
+        """The shape of `value` before the broadcasts that Triton does by itself."""
+        op = value.op
+        if op is None or value in self.names:
+            return value.shape
+        if op.opcode == "const":
+            return ()
+        if op.opcode == "broadcast":
+            return self.small(op.operands[0])
+        if op.opcode in OPERATORS or op.opcode in ("cmp", "neg"):
+            return broadcast_shape([self.small(v) for v in op.operands]) or value.shape
+        return value.shape
+
+    def shape_of(self, op: Op) -> Shape:
+        return self.shapes.get(op, op.result.shape)
 
     def spread(self, values: Sequence[Value], result: Shape) -> list[Text]:
         """Operands that Triton broadcasts to `result` together."""
@@ -120,7 +146,7 @@ class Expressions:
             return self.text(value).text
         extents, kind = self.extents_of(value.shape), dtype(value.tensor_type.dtype)
         if op.opcode == "const":
-            if op.attrs["value"] == 0 and value.shape:
+            if spelling.is_zero(value) and value.shape:
                 return f"tl.zeros({extents}, {kind})"
             return f"tl.full({extents}, {self.literal(op).text}, {kind})"
         inner, inner_shape = self.stripped(op.operands[0])
@@ -155,8 +181,8 @@ class Expressions:
     def operator(self, op: Op) -> Text:
         symbol, level = OPERATORS[op.opcode]
         of = op.result.tensor_type.dtype
-        if op.opcode == "xor" and of == I1 and _is_true(op.operands[1]):
-            return self.inverted(op.operands[0])
+        if op.opcode == "xor" and of == I1 and spelling.is_true(op.operands[1]):
+            return self.inverted(op.operands[0], self.shape_of(op))
         left, right = self.pair(op, of)
         if op.opcode in spelling.UNSIGNED:
             left, right = (
@@ -180,8 +206,8 @@ class Expressions:
                 continue
             pair = [other, other]
             pair[index] = inner
-            return self.spread(pair, op.result.shape)
-        return self.spread(op.operands, op.result.shape)
+            return self.spread(pair, self.shape_of(op))
+        return self.spread(op.operands, self.shape_of(op))
 
     def implicit(self, value: Value, target: DType) -> Value | None:
         """What is cast to `target`, if arithmetic with `target` casts it too."""
@@ -203,15 +229,14 @@ class Expressions:
             value = value.op.operands[0]
         return value.op is not None and value.op.opcode == "const"
 
-    def function(self, op: Op, arguments: list[str]) -> Text:
+    def function(self, op: Op, arguments: list[Text]) -> Text:
         of = op.operands[-1].tensor_type.dtype
+        if of == F64 and (exact := spelling.rounded(op.opcode, arguments)):
+            return exact
         if op.opcode not in spelling.UNSIGNED:
-            return call(spelling.CALLS[op.opcode], *arguments)
-        unsigned = [spelling.as_unsigned(Text(a, SUM), of).text for a in arguments]
+            return call(spelling.CALLS[op.opcode], *(a.text for a in arguments))
+        unsigned = [spelling.as_unsigned(a, of).text for a in arguments]
         return spelling.as_signed(call(spelling.CALLS[op.opcode], *unsigned), of)
-
-    def round(self, op: Op) -> Text:
-        return call("libdevice.round", self.text(op.operands[0]).text)
 
     def test(self, op: Op) -> Text:
         return spelling.test(op, self.text(op.operands[0]))
@@ -224,14 +249,14 @@ class Expressions:
         a, b = self.pair(op, of)
         return spelling.compare(predicate, of, a, b)
 
-    def inverted(self, condition: Value) -> Text:
+    def inverted(self, condition: Value, shape: Shape | None = None) -> Text:
         """``not condition``; a comparison of integers is turned around instead."""
         op = condition.op
         if condition not in self.names and op is not None and op.opcode == "cmp":
             inverse = spelling.INVERSE.get(op.str_attr("predicate"))
             if inverse and op.operands[0].tensor_type.dtype.is_int:
                 return self.comparison(op, inverse)
-        text, _ = self.stripped(condition)
+        (text,) = self.spread((condition,), condition.shape if shape is None else shape)
         return Text(f"~{text.within(ATOM)}", UNARY)
 
     def select(self, op: Op) -> Text:
@@ -246,16 +271,14 @@ class Expressions:
         source = value.tensor_type.dtype
         text = self.text(value)
         signed = op.attrs.get("signed", True)
+        if target == I1 and source.is_int:  # the lowest bit
+            return binary("!=", COMPARE, binary("&", AND, text, Text("1")), Text("0"))
         if not signed and source.is_int and source != I1:
             inner = spelling.as_unsigned(text, source).text
             return call(f"{inner}.to", dtype(target))
-        if not signed and source.is_float and target.is_int:
+        if not signed and source.is_float and target.is_int and target != I1:
             inner = call(f"{text.within(ATOM)}.to", dtype(target, unsigned=True))
             return spelling.as_signed(inner, target)
-        if signed and source == I1 and target.is_int:
-            return Text(
-                f"-{call(f'{text.within(ATOM)}.to', dtype(target)).text}", UNARY
-            )
         if not value.shape and (value.op is None or uniform(value)):
             return call("tl.cast", text.text, dtype(target))
         return call(f"{text.within(ATOM)}.to", dtype(target))
@@ -308,6 +331,11 @@ class Expressions:
         kind, axis = op.str_attr("kind"), op.int_attr("axis")
         function = _REDUCE.get(kind)
         text = self.full(op.operands[0])
+        if kind in ("umax", "umin"):
+            of = op.result.tensor_type.dtype
+            unsigned = spelling.as_unsigned(Text(text, COMPARE), of).text
+            whole = call(f"tl.{kind[1:]}", unsigned, f"axis={axis}")
+            return spelling.as_signed(whole, of)
         if function is not None:
             return call(function, text, f"axis={axis}")
         name = self.combines.setdefault(kind, f"_{kind}")
@@ -346,34 +374,7 @@ class Expressions:
             arguments.append(f"mask={self.stripped(access.mask)[0].text}")
         if access.other is not None:
             arguments.append(f"other={self.stripped(access.other)[0].text}")
-        return call("tl.load", *arguments, *hints(op))
-
-
-def hints(op: Op) -> list[str]:
-    """Cache hints of a load, carried over."""
-    found: list[str] = []
-    if "evict" in op.attrs:
-        found.append(f'eviction_policy="{op.str_attr("evict")}"')
-    if "cache" in op.attrs:
-        found.append(f'cache_modifier="{op.str_attr("cache")}"')
-    return found
-
-
-def broadcast_shape(shapes: Sequence[Shape]) -> Shape | None:
-    """The shape that operands of `shapes` broadcast to; None if they do not."""
-    rank = max((len(s) for s in shapes), default=0)
-    padded = [(1,) * (rank - len(s)) + s for s in shapes]
-    result = tuple(max(column) for column in zip(*padded, strict=True)) if rank else ()
-    ok = all(a in (1, b) for s in padded for a, b in zip(s, result, strict=True))
-    return result if ok else None
-
-
-def _is_true(value: Value) -> bool:
-    return (
-        value.op is not None
-        and value.op.opcode == "const"
-        and value.op.attrs["value"] is True
-    )
+        return call("tl.load", *arguments, *spelling.hints(op))
 
 
 _REDUCE = {

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 WIDTH = 88
 MAX_EXPRESSION = 66
 """Longer expressions are taken apart, so that a statement fits on a line."""
-MAX_CALL = 100
+MAX_OPERAND = 76
+"""The same for an argument, which may stand on a line of its own."""
+MAX_CALL = 120
 """The same for a load or store, which may be split between its arguments."""
 
 
@@ -27,7 +31,11 @@ def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
     inner = f"{indent}    {arguments}"
     if fits(inner):
         return [f"{indent}{target}{head}", inner, f"{indent}{tail}"]
-    parts = [f"{indent}    {part}," for part in arguments_of(arguments)]
+    parts = [
+        line
+        for part in arguments_of(arguments)
+        for line in _argument(f"{indent}    ", part)
+    ]
     return [f"{indent}{target}{head}", *parts, f"{indent}{tail}"]
 
 
@@ -41,14 +49,30 @@ def closing_of(text: str, opening: int) -> int:
     raise ValueError(f"unbalanced brackets in {text!r}")
 
 
+def _argument(indent: str, part: str) -> list[str]:
+    """An argument on its own lines; a sum is split before its signs."""
+    if fits(f"{indent}{part},"):
+        return [f"{indent}{part},"]
+    terms = _split(
+        part, lambda position: part[position : position + 3] in (" + ", " - ")
+    )
+    return [*(f"{indent}{term}" for term in terms[:-1]), f"{indent}{terms[-1]},"]
+
+
 def arguments_of(text: str) -> list[str]:
     """The arguments of a call, split at the commas outside of any bracket."""
+    parts = _split(text, lambda position: text[position] == ",")
+    return [part.removeprefix(",").strip() for part in parts]
+
+
+def _split(text: str, at: Callable[[int], bool]) -> list[str]:
+    """Splits `text` before the positions outside of brackets for which `at` holds."""
     parts, depth, start = list[str](), 0, 0
     for position, character in enumerate(text):
         depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
+        if depth == 0 and at(position):
             parts.append(text[start:position].strip())
-            start = position + 1
+            start = position
     return [*parts, text[start:].strip()]
 
 
@@ -61,3 +85,13 @@ def signature(name: str, parameters: list[str]) -> list[str]:
     if fits(inner):
         return [f"def {name}(", inner, "):"]
     return [f"def {name}(", *(f"    {p}," for p in parameters), "):"]
+
+
+def cast_of_load(expression: str) -> tuple[str, str]:
+    """The load and the dtype of ``tl.load(...).to(dtype)``; else empty."""
+    if not expression.startswith("tl.load("):
+        return "", ""
+    end = closing_of(expression, len("tl.load")) + 1
+    load, move = expression[:end], expression[end:]
+    cast = move.startswith(".to(") and "(" not in move[4:]
+    return (load, move[4:-1]) if cast else ("", "")

@@ -16,11 +16,13 @@ class Frame:
         block: the block.
         targets: by value, the variable that the block must leave it in.
         repeated: whether the block is inside of a loop.
+        counters: the variables of the loops in the block so far.
     """
 
     block: Block
     targets: Mapping[Value, str] = field(default_factory=lambda: dict[Value, str]())
     repeated: bool = False
+    counters: list[str] = field(default_factory=lambda: list[str]())
 
 
 class Places:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from undertow.analysis.addresses import uniform
 from undertow.emit.expressions import Expressions
 from undertow.emit.names import Wishes
 from undertow.emit.text import OPERATORS, call
-from undertow.ir import I64, OPS, Op, TensorType, Value
+from undertow.ir import I1, I64, OPS, Op, TensorType, Value
 
 AUGMENTED = ("add", "sub", "mul", "div")
 """Opcodes that may be written ``x += y`` and alike."""
@@ -77,6 +77,50 @@ def trivial(value: Value, names: Mapping[Value, str]) -> bool:
     scalar = not value.shape and value.tensor_type.dtype.is_int
     arithmetic = OPS[op.opcode].kind == "pointwise"
     return scalar and arithmetic and all(trivial(v, names) for v in op.operands)
+
+
+# -- values that start as the same --
+
+
+def kept_apart(op: Op, names: Sequence[str], given: Mapping[Value, str]) -> list[str]:
+    """The variables of a loop that must not start as the very value of another one.
+
+    Triton takes a variable that ends the first turn as the value it began with to be
+    unchanged by the loop. That is wrong of ``a = b`` where a and b began as one value.
+    """
+    (body,), initial = op.regions, op.operands[3:]
+    if not any(map(_passed_on, body.ops[-1].operands, body.args[1:])):
+        return []
+    pairs = zip(names, initial, strict=True)
+    held = [(n, v) for n, v in pairs if v in given or v.is_parameter]
+    held.sort(key=lambda pair: given.get(pair[1]) != pair[0])
+    first: dict[Value, str] = {}
+    return [n for n, v in held if first.setdefault(_origin(v), n) != n]
+
+
+def _passed_on(following: Value, arg: Value) -> bool:
+    """Whether a turn may make of `arg` another value that it began with."""
+    if following.op is not None:
+        return bool(following.op.regions)
+    return following.owner is arg.owner and following is not arg
+
+
+def _origin(value: Value) -> Value:
+    """What an unchanged value of a loop began as."""
+    op = value.owner if value.is_argument else value.op
+    if op is None or op.opcode != "for" or (value.is_argument and value.index == 0):
+        return value
+    index = value.index - value.is_argument
+    initial, arg = op.operands[3 + index], op.regions[0].args[1 + index]
+    following = op.regions[0].ops[-1].operands[index]
+    return _origin(initial) if following in (arg, initial) else value
+
+
+def apart(text: str, of: Value) -> str:
+    """An expression of its own for the value that `text` stands for."""
+    if of.type == TensorType(I1, of.shape):
+        return f"{text} & True"
+    return f"{text} - {0.0 if of.is_float else 0}"
 
 
 # -- names --

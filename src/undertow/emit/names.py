@@ -94,8 +94,8 @@ class Wishes:
             return own
         if len(own) > MAX_LENGTH or not _VAGUE.isdisjoint(own.split("_")):
             own = ""
-        if own in self._reserved and value.op.opcode == "load":
-            return f"{own}_out"
+        if own in self._reserved and own.startswith("d_"):
+            own = f"{own}_out" if value.op.opcode == "load" else ""
         if own and not own.endswith("_kept"):
             return own
         return self._part(value, MAX_DEPTH, primal) or own or _plain(value, value.op)

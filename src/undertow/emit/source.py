@@ -13,8 +13,6 @@ COMBINES = {
     "prod": "a * b",
     "and": "a & b",
     "or": "a | b",
-    "umax": "tl.maximum(a, b)",
-    "umin": "tl.minimum(a, b)",
 }
 """Bodies of the combine functions that `tl` does not bring, by kind of reduction."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from undertow.emit.text import COMPARE, OR, UNARY, Text, binary, call, dtype
+from undertow.emit.text import COMPARE, OR, PRODUCT, UNARY, Text, binary, call, dtype
 from undertow.ir import F16, F32, DType, Op, Value
 
 CALLS: dict[str, str] = {
@@ -60,6 +60,17 @@ def as_unsigned(text: Text, of: DType) -> Text:
 
 def as_signed(text: Text, of: DType) -> Text:
     return call(f"{text.within(0)}.to", dtype(of), "bitcast=True")
+
+
+def rounded(opcode: str, arguments: Sequence[Text]) -> Text | None:
+    """What rounds correctly by itself in float64, where no function of `tl` does."""
+    match opcode:
+        case "div_rn":
+            return binary("/", PRODUCT, *arguments)
+        case "sqrt_rn":
+            return call("tl.sqrt", arguments[0].text)
+        case _:
+            return None
 
 
 def compare(predicate: str, of: DType, a: Text, b: Text) -> Text:
@@ -143,4 +154,22 @@ def is_zero(value: Value) -> bool:
         op is not None
         and op.opcode == "const"
         and str(op.attrs["value"]) in ("0", "0.0")
+    )
+
+
+def hints(op: Op) -> list[str]:
+    """Cache hints of a load, carried over."""
+    found: list[str] = []
+    if "evict" in op.attrs:
+        found.append(f'eviction_policy="{op.str_attr("evict")}"')
+    if "cache" in op.attrs:
+        found.append(f'cache_modifier="{op.str_attr("cache")}"')
+    return found
+
+
+def is_true(value: Value) -> bool:
+    return (
+        value.op is not None
+        and value.op.opcode == "const"
+        and value.op.attrs["value"] is True
     )

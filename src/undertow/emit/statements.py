@@ -6,27 +6,24 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from undertow.emit.expressions import Expressions, hints
-from undertow.emit.layout import MAX_CALL, MAX_EXPRESSION, fits, wrap
+from undertow.emit.expressions import Expressions
+from undertow.emit.layout import cast_of_load, fits, wrap
+from undertow.emit.limits import MAX_DEPTH, Limits
 from undertow.emit.liveness import Frame, Places, Reads, in_turn
 from undertow.emit.loops import (
+    apart,
     assignment,
     given_name,
     header,
+    kept_apart,
     loose,
     trivial,
     wished_name,
 )
 from undertow.emit.names import Names, Wishes
 from undertow.emit.order import ordered
-from undertow.emit.text import ATOM, call
-from undertow.emit.uses import (
-    MOVES,
-    TRANSPARENT,
-    as_initial,
-    count_uses,
-    written_in_place,
-)
+from undertow.emit.stores import written
+from undertow.emit.uses import MOVES, as_initial, count_uses, written_in_place
 from undertow.ir import UNKNOWN, Access, Block, Kernel, Loc, Op, Value
 from undertow.transform.reverse import REVERSE
 
@@ -50,9 +47,9 @@ class Writer:
         while True:
             run = _Run(self)
             run.block(Frame(self.kernel.body), 1, top=True)
-            if not run.too_long - self.forced:
+            if not run.limits.too_long - self.forced:
                 return run.lines or ["    pass"], run.expressions
-            self.forced |= run.too_long
+            self.forced |= run.limits.too_long
 
 
 class _Run:
@@ -65,7 +62,7 @@ class _Run:
         self.names = Names(taken)
         self.expressions = Expressions({}, writer.extents)
         self.lines: list[str] = []
-        self.too_long: set[Value] = set()
+        self.limits = Limits(self.expressions)
         self.place = ""
         self.section: str | None = None
         self.explained: set[str] = set()
@@ -101,7 +98,28 @@ class _Run:
             return value.name not in ("", op.operands[0].name)
         if [user.opcode for user in users] == ["yield"] or as_initial(value, users):
             return False
+        if self.limits.depth(op) > MAX_DEPTH:
+            return True
+        if self.absorbed(value):
+            return False
         return bool(value.name) or self.uses.get(value, 0) > 1
+
+    def absorbed(self, value: Value) -> bool:
+        """Whether a value only goes into another one that stands for the same."""
+        users = self.users.get(value, [])
+        if not value.name or len(users) != 1:
+            return False
+        if value.name == self.variable_of(users[0]):
+            return True
+        if not value.name.startswith("d_"):
+            return False
+        results = users[0].results
+        if len(results) != 1:
+            return False
+        after = [user.opcode for user in self.users.get(results[0], [])]
+        return results[0].name == value.name or (
+            not results[0].name and after == ["yield"]
+        )
 
     def merge(self, load: Value) -> bool:
         """Whether a load that is only cast is written together with its cast."""
@@ -115,6 +133,15 @@ class _Run:
         self.merged_loads.add(users[0].result)
         self.hints[users[0].result] = load.name
         return True
+
+    def variable_of(self, op: Op) -> str:
+        """The variable of a loop that the result of `op` is a new or first value of."""
+        if len(op.results) != 1 or op.regions:
+            return ""
+        starts = as_initial(op.result, self.users.get(op.result, []))
+        if starts:
+            return given_name(*starts)
+        return self.frame.targets.get(op.result, "") if self.frame.repeated else ""
 
     def name(self, value: Value) -> str:
         """A new variable for `value`."""
@@ -131,9 +158,13 @@ class _Run:
         """The variable that the block leaves `value` in, if it may be assigned now.
 
         That is when nothing that follows needs what it holds; `results` are what the op
-        being written makes.
+        being written makes. A value of the same name and type may be in it before.
         """
-        target = self.frame.targets.get(value, "")
+        targets = self.frame.targets
+        alike = (
+            n for v, n in targets.items() if (v.type, n) == (value.type, value.name)
+        )
+        target = targets.get(value) or next(alike, "")
         return "" if target in self.reads.by(self.later, results) else target
 
     # -- writing ---------------------------------------------------------------------
@@ -172,6 +203,12 @@ class _Run:
         place = f"{os.path.basename(loc.file)}:{loc.line}" if loc.known else ""
         comment = f"  # {place}" if place and place != self.place else ""
         self.place = place or self.place
+        load, kind = cast_of_load(expression)
+        whole = f"{indent}{target}{expression}"
+        splits = load and fits(f"{indent}{target}{load}.to(") and not fits(whole)
+        if splits and target.endswith(" = "):
+            self.line(depth, target, load, loc)
+            expression, comment = f"{target.removesuffix(' = ')}.to({kind})", ""
         statement = f"{indent}{target}{expression}{end}"
         if comment and fits(statement) and not fits(statement + comment):
             self.lines.append(f"{indent}{comment.lstrip()}")
@@ -188,65 +225,24 @@ class _Run:
             target, expression = assignment(left[0], op.result, self.expressions)
         else:
             target, expression = "", self.expressions.build(op).text
-        most = MAX_CALL if "tl.load(" in expression else MAX_EXPRESSION
-        self.limit(op.operands, expression, most)
         pairs = zip(left, op.results, strict=True)
         names = [name or self.name(r) for name, r in pairs]
         self.given.update(zip(op.results, names, strict=True))
-        self.line(depth, target or f"{', '.join(names)} = ", expression, op.loc)
-
-    def limit(self, values: Sequence[Value], expression: str, most: int) -> None:
-        """Asks for variables inside an expression that is too long to read."""
-        if len(expression) <= most:
-            return
-        inner = [
-            v
-            for v in self.inlined(values)
-            if v.op and v.op.opcode not in ("load", *TRANSPARENT)
-        ]
-        sizes = {v: len(self.expressions.text(v).text) for v in inner}
-        good = [v for v in inner if sizes[v] <= MAX_EXPRESSION and sizes[v] > 12]
-        if good:
-            self.too_long.add(max(good, key=lambda v: sizes[v]))
-
-    def inlined(self, values: Sequence[Value]) -> list[Value]:
-        found: list[Value] = []
-        for value in values:
-            if value.op is not None and value not in self.given:
-                found += [value, *self.inlined(value.op.operands)]
-        return found
+        target = target or f"{', '.join(names)} = "
+        if op.opcode == "load":
+            self.limits.operands(op, depth)
+        self.limits.check(op.operands, expression, depth, target)
+        self.line(depth, target, expression, op.loc)
 
     def memory(self, op: Op, depth: int) -> None:
-        access = Access.of(op)
-        assert access.value is not None
-        name = access.base.name
+        name = Access.of(op).base.name
         if name in self.writer.reasons and name not in self.explained:
             self.explained.add(name)
             self.lines.append(f"{'    ' * depth}# {self.writer.reasons[name]}")
-        value = self.stored(access.value)
-        arguments = [self.expressions.pointer(access, access.value.shape), value]
-        if access.mask is not None:
-            arguments.append(f"mask={self.expressions.stripped(access.mask)[0].text}")
-        if op.opcode == "atomic_add":
-            arguments.append('sem="relaxed"')
-        function = "tl.store" if op.opcode == "store" else "tl.atomic_add"
-        expression = call(function, *arguments, *hints(op)).text
-        self.limit(op.operands, expression, MAX_CALL)
+        expression = written(op, self.expressions)
+        self.limits.operands(op, depth)
+        self.limits.check(op.operands, expression, depth, "")
         self.line(depth, "", expression, op.loc)
-
-    def stored(self, value: Value) -> str:
-        """What is stored, without the rounding that a store does by itself."""
-        sign, inner = "", value
-        if self.inline(inner, "neg"):
-            sign, inner = "-", _operand(inner)
-        if not (self.inline(inner, "cast") and rounds(inner)):
-            return self.expressions.stripped(value)[0].text
-        text, _ = self.expressions.stripped(_operand(inner))
-        return f"-{text.within(ATOM)}" if sign else text.text
-
-    def inline(self, value: Value, opcode: str) -> bool:
-        named = value in self.expressions.names
-        return not named and value.op is not None and value.op.opcode == opcode
 
     def branch(self, op: Op, depth: int, *, last: bool) -> None:
         then, otherwise = op.regions
@@ -301,14 +297,21 @@ class _Run:
         values: Sequence[Value],
         depth: int,
         loc: Loc | None,
+        distinct: Collection[str] = (),
     ) -> None:
-        """Gives variables `names` new values, all at once; each from its own place."""
+        """Gives variables `names` new values, all at once.
+
+        Each has its own place in the source if `loc` is None. Those of `distinct` get a
+        value of their own, not just another name for one.
+        """
         for step in in_turn(names, values, self.reads, self.names.fresh):
             if isinstance(step.source, str):
                 self.line(depth, f"{step.target} = ", step.source, loc or UNKNOWN)
                 continue
             target, text = assignment(step.target, step.source, self.expressions)
-            self.limit([step.source], text, MAX_EXPRESSION)
+            if step.target in distinct:
+                text = apart(text, step.source)
+            self.limits.check([step.source], text, depth, target)
             made = None if step.source in self.given else step.source.op
             self.line(depth, target, text, loc or (made.loc if made else UNKNOWN))
 
@@ -317,16 +320,29 @@ class _Run:
     def loop(self, op: Op, depth: int) -> None:
         (body,) = op.regions
         names = self.carried(op)
-        self.assignments(names, op.operands[3:], depth, None)
+        distinct = kept_apart(op, names, self.given)
+        self.assignments(names, op.operands[3:], depth, None, distinct)
         bounds = header(op, self.expressions)
-        self.limit(op.operands[:3], bounds, MAX_EXPRESSION)
+        self.limits.check(op.operands[:3], bounds, depth, "for i in ")
+        variable = self.counter(body)
         with self.names.scope():
-            wish = body.args[0].name
-            variable = self.names.fresh(wish) if wish else self.names.counter()
             self.given.update(zip(body.args, [variable, *names], strict=True))
             self.line(depth, f"for {variable} in ", bounds, op.loc, ":")
             self.region(body, names, depth + 1, repeated=True)
         self.given.update(zip(op.results, names, strict=True))
+
+    def counter(self, body: Block) -> str:
+        """A name for a loop's variable.
+
+        Triton lets it be seen in the rest of the block: only another loop of that very
+        block may have the same name.
+        """
+        wish, before = body.args[0].name, self.frame.counters
+        if wish not in before:
+            again = before[0] if before and not wish else ""
+            wish = again or (self.names.fresh(wish) if wish else self.names.counter())
+            before.append(wish)
+        return wish
 
     def carried(self, op: Op) -> list[str]:
         """A variable for each value carried by a loop."""
@@ -356,16 +372,3 @@ class _Run:
         if self.places.homes.get(initial) is not self.frame.block or loose(initial):
             return False
         return bool(held) and (wish in ("", held) or self.names.taken(wish))
-
-
-def rounds(value: Value) -> bool:
-    """Whether a cast gives a float of fewer bits."""
-    source = _operand(value)
-    if not (value.is_float and source.is_float):
-        return False
-    return source.tensor_type.dtype.bits > value.tensor_type.dtype.bits
-
-
-def _operand(value: Value) -> Value:
-    assert value.op is not None
-    return value.op.operands[0]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undertow.ir import DType
+
+Shape = tuple[int, ...]
 
 ATOM, UNARY, PRODUCT, SUM, SHIFT, AND, XOR, OR, COMPARE = range(9)
 """Python's precedence levels, tightest first."""
@@ -99,3 +102,12 @@ def dtype(of: DType, *, unsigned: bool = False) -> str:
 def shape(extents: tuple[str, ...]) -> str:
     """A tuple display."""
     return f"({extents[0]},)" if len(extents) == 1 else f"({', '.join(extents)})"
+
+
+def broadcast_shape(shapes: Sequence[Shape]) -> Shape | None:
+    """The shape that operands of `shapes` broadcast to; None if they do not."""
+    rank = max((len(s) for s in shapes), default=0)
+    padded = [(1,) * (rank - len(s)) + s for s in shapes]
+    result = tuple(max(column) for column in zip(*padded, strict=True)) if rank else ()
+    ok = all(a in (1, b) for s in padded for a, b in zip(s, result, strict=True))
+    return result if ok else None
