@@ -25,7 +25,7 @@ from undertow.emit.text import (
     shape,
     shortest,
 )
-from undertow.ir import F64, I1, Access, DType, Op, Value
+from undertow.ir import F32, F64, I1, I32, Access, DType, Op, Value
 
 PROMOTING = ("add", "sub", "mul", "div", "cmp")
 
@@ -94,6 +94,7 @@ class Expressions:
             "join": lambda op: call("tl.join", *(self.full(v) for v in op.operands)),
             "split": lambda op: call("tl.split", self.full(op.operands[0])),
             "reduce": self.reduce,
+            "dot": self.dot,
             "load": self.load,
             **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit"), self.test),
         }
@@ -145,7 +146,7 @@ class Expressions:
             return self.text(value).text
         extents, kind = self.extents_of(value.shape), dtype(value.tensor_type.dtype)
         if op.opcode == "const":
-            if op.attrs["value"] == 0 and value.shape:
+            if spelling.is_zero(value) and value.shape:
                 return f"tl.zeros({extents}, {kind})"
             return f"tl.full({extents}, {self.literal(op).text}, {kind})"
         inner, inner_shape = self.stripped(op.operands[0])
@@ -180,7 +181,7 @@ class Expressions:
     def operator(self, op: Op) -> Text:
         symbol, level = OPERATORS[op.opcode]
         of = op.result.tensor_type.dtype
-        if op.opcode == "xor" and of == I1 and _is_true(op.operands[1]):
+        if op.opcode == "xor" and of == I1 and spelling.is_true(op.operands[1]):
             return self.inverted(op.operands[0], self.shape_of(op))
         left, right = self.pair(op, of)
         if op.opcode in spelling.UNSIGNED:
@@ -259,9 +260,11 @@ class Expressions:
         return Text(f"~{text.within(ATOM)}", UNARY)
 
     def select(self, op: Op) -> Text:
-        return call(
-            "tl.where", *(t.text for t in self.spread(op.operands, op.result.shape))
-        )
+        texts = [t.text for t in self.spread(op.operands, op.result.shape)]
+        of = op.result.tensor_type.dtype
+        if of not in (F32, I32, I1) and all(map(self.weak, op.operands[1:])):
+            texts[1] = f"tl.full((), {texts[1]}, {dtype(of)})"
+        return call("tl.where", *texts)
 
     def cast(self, op: Op) -> Text:
         value, target = op.operands[0], op.result.tensor_type.dtype
@@ -338,6 +341,13 @@ class Expressions:
         name = self.combines.setdefault(kind, f"_{kind}")
         return call("tl.reduce", text, str(axis), name)
 
+    def dot(self, op: Op) -> Text:
+        """``tl.dot(a, b, c)``, without a `c` that is zero."""
+        a, b, c = op.operands
+        fused = c in self.names or not spelling.is_zero(c)
+        arguments = [self.full(v) for v in (a, b, c)[: 3 if fused else 2]]
+        return call("tl.dot", *arguments, *spelling.dot_options(op, fused=fused))
+
     # -- memory ----------------------------------------------------------------------
 
     def pointer(self, access: Access, result: Shape) -> str:
@@ -364,25 +374,7 @@ class Expressions:
             arguments.append(f"mask={self.stripped(access.mask)[0].text}")
         if access.other is not None:
             arguments.append(f"other={self.stripped(access.other)[0].text}")
-        return call("tl.load", *arguments, *hints(op))
-
-
-def hints(op: Op) -> list[str]:
-    """Cache hints of a load, carried over."""
-    found: list[str] = []
-    if "evict" in op.attrs:
-        found.append(f'eviction_policy="{op.str_attr("evict")}"')
-    if "cache" in op.attrs:
-        found.append(f'cache_modifier="{op.str_attr("cache")}"')
-    return found
-
-
-def _is_true(value: Value) -> bool:
-    return (
-        value.op is not None
-        and value.op.opcode == "const"
-        and value.op.attrs["value"] is True
-    )
+        return call("tl.load", *arguments, *spelling.hints(op))
 
 
 _REDUCE = {

@@ -7,10 +7,6 @@ from collections.abc import Callable
 WIDTH = 88
 MAX_EXPRESSION = 66
 """Longer expressions are taken apart, so that a statement fits on a line."""
-MAX_DEPTH = 10
-"""An expression nested deeper than this is taken apart, however short."""
-MIN_EXPRESSION = 12
-"""Shorter ones are never taken out."""
 MAX_OPERAND = 76
 """The same for an argument, which may stand on a line of its own."""
 MAX_CALL = 120
@@ -89,3 +85,13 @@ def signature(name: str, parameters: list[str]) -> list[str]:
     if fits(inner):
         return [f"def {name}(", inner, "):"]
     return [f"def {name}(", *(f"    {p}," for p in parameters), "):"]
+
+
+def cast_of_load(expression: str) -> tuple[str, str]:
+    """The load and the dtype of ``tl.load(...).to(dtype)``; else empty."""
+    if not expression.startswith("tl.load("):
+        return "", ""
+    end = closing_of(expression, len("tl.load")) + 1
+    load, move = expression[:end], expression[end:]
+    cast = move.startswith(".to(") and "(" not in move[4:]
+    return (load, move[4:-1]) if cast else ("", "")

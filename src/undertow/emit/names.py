@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from undertow.ir import Op, Value
@@ -45,6 +46,21 @@ class Names:
             name, count = f"{wish}_{count}", count + 1
         self._taken.add(name)
         return name
+
+    def taken(self, name: str) -> bool:
+        return name in self._taken
+
+    def counter(self) -> str:
+        """A new name for a loop's variable."""
+        free = (n for n in ("i", "j", "k") if n not in self._taken)
+        return self.fresh(next(free, "i"))
+
+    @contextmanager
+    def scope(self) -> Generator[None]:
+        """A block whose names may be given again after it."""
+        outer = set(self._taken)
+        yield
+        self._taken = outer
 
 
 @dataclass

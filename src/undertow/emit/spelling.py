@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from undertow.emit.text import COMPARE, OR, PRODUCT, UNARY, Text, binary, call, dtype
-from undertow.ir import DType, Op
+from undertow.ir import F16, F32, DType, Op, Value
 
 CALLS: dict[str, str] = {
     **{name: f"tl.{name}" for name in (
@@ -127,3 +127,49 @@ def extremum(op: Op, arguments: list[str]) -> Text:
     propagate = op.opcode != "clamp" or op.attrs.get("nan")
     extra = ["propagate_nan=tl.PropagateNan.ALL"] if propagate else []
     return call(function, *arguments, *extra)
+
+
+def dot_options(op: Op, *, fused: bool) -> list[str]:
+    """The arguments of `tl.dot` that are not its defaults.
+
+    Args:
+        op: a `dot`.
+        fused: whether it is given an accumulator.
+    """
+    of, result = op.operands[0].tensor_type.dtype, op.result.tensor_type.dtype
+    options: list[str] = []
+    if of == F32 and op.str_attr("precision") != "tf32":
+        options.append(f'input_precision="{op.str_attr("precision")}"')
+    if result != F32 and (fused or result != of or result == F16):
+        options.append(f"out_dtype={dtype(result)}")
+    return options
+
+
+def is_zero(value: Value) -> bool:
+    """Whether a value is the number 0, in any shape."""
+    while value.op is not None and value.op.opcode == "broadcast":
+        value = value.op.operands[0]
+    op = value.op
+    return (
+        op is not None
+        and op.opcode == "const"
+        and str(op.attrs["value"]) in ("0", "0.0")
+    )
+
+
+def hints(op: Op) -> list[str]:
+    """Cache hints of a load, carried over."""
+    found: list[str] = []
+    if "evict" in op.attrs:
+        found.append(f'eviction_policy="{op.str_attr("evict")}"')
+    if "cache" in op.attrs:
+        found.append(f'cache_modifier="{op.str_attr("cache")}"')
+    return found
+
+
+def is_true(value: Value) -> bool:
+    return (
+        value.op is not None
+        and value.op.opcode == "const"
+        and value.op.attrs["value"] is True
+    )
