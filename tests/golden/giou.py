@@ -89,7 +89,7 @@ def giou_kernel_bwd(
     gap = (hull - union) / safe_hull
     # -- reverse sweep --
     d_loss = tl.load(d_loss_ptr + image * d_loss_stride)  # kernel.py:57
-    ty2_is_py2 = ty2 == py2  # kernel.py:51
+    py2_is_ty2 = py2 == ty2  # kernel.py:51
     d_loss_over_safe_hull = d_loss / safe_hull  # kernel.py:55
     d_hull_term = tl.where(hull_positive, d_loss * gap / safe_hull, 0.0)
     d_hull = d_loss_over_safe_hull - d_hull_term
@@ -97,7 +97,7 @@ def giou_kernel_bwd(
     d_raw_hull_h = tl.where(raw_hull_h > 0.0, d_hull_h, 0.0)  # kernel.py:51
     half_d_raw_hull_h = 0.5 * d_raw_hull_h
     d_ty2_term = tl.where(ty2 == max_py2_ty2, d_raw_hull_h, 0.0)
-    d_ty2_term_2 = tl.where(ty2_is_py2, half_d_raw_hull_h, d_ty2_term)
+    d_ty2_term_2 = tl.where(py2_is_ty2, half_d_raw_hull_h, d_ty2_term)
     # kernel.py:54
     d_union_term = tl.where(union_positive, d_loss * iou / safe_union, 0.0)
     d_union = d_union_term - d_loss_over_safe_hull
@@ -108,44 +108,43 @@ def giou_kernel_bwd(
     d_raw_overlap_h = tl.where(raw_overlap_h > 0.0, d_overlap_h, 0.0)  # kernel.py:43
     half_d_raw_overlap_h = 0.5 * d_raw_overlap_h
     d_ty2_term_4 = tl.where(ty2 == min_py2_ty2, d_raw_overlap_h, 0.0)
-    d_ty2_term_5 = tl.where(ty2_is_py2, half_d_raw_overlap_h, d_ty2_term_4)
+    d_ty2_term_5 = tl.where(py2_is_ty2, half_d_raw_overlap_h, d_ty2_term_4)
     d_ty2 = d_ty2_term_2 + d_ty2_minus_ty1 + d_ty2_term_5
     # kernel.py:40
     tl.store(d_target_ptr + target_offset + box_offsets + 3, d_ty2, mask=valid)
-    tx2_is_px2 = tx2 == px2  # kernel.py:50
+    px2_is_tx2 = px2 == tx2  # kernel.py:50
     d_hull_w = d_hull * hull_h  # kernel.py:52
     d_raw_hull_w = tl.where(raw_hull_w > 0.0, d_hull_w, 0.0)  # kernel.py:50
     half_d_raw_hull_w = 0.5 * d_raw_hull_w
     d_tx2_term = tl.where(tx2 == max_px2_tx2, d_raw_hull_w, 0.0)
-    d_tx2_term_2 = tl.where(tx2_is_px2, half_d_raw_hull_w, d_tx2_term)
+    d_tx2_term_2 = tl.where(px2_is_tx2, half_d_raw_hull_w, d_tx2_term)
     d_tx2_term_3 = d_union * clamped_ty2_minus_ty1  # kernel.py:47
     d_tx2_minus_tx1 = tl.where(tx2_minus_tx1 > 0.0, d_tx2_term_3, 0.0)
     d_overlap_w = d_overlap * overlap_h  # kernel.py:44
     d_raw_overlap_w = tl.where(raw_overlap_w > 0.0, d_overlap_w, 0.0)  # kernel.py:42
     half_d_raw_overlap_w = 0.5 * d_raw_overlap_w
     d_tx2_term_4 = tl.where(tx2 == min_px2_tx2, d_raw_overlap_w, 0.0)
-    d_tx2_term_5 = tl.where(tx2_is_px2, half_d_raw_overlap_w, d_tx2_term_4)
+    d_tx2_term_5 = tl.where(px2_is_tx2, half_d_raw_overlap_w, d_tx2_term_4)
     d_tx2 = d_tx2_term_2 + d_tx2_minus_tx1 + d_tx2_term_5
     # kernel.py:39
     tl.store(d_target_ptr + target_offset + box_offsets + 2, d_tx2, mask=valid)
-    ty1_is_py1 = ty1 == py1  # kernel.py:51
+    py1_is_ty1 = py1 == ty1  # kernel.py:51
     d_ty1_term = tl.where(ty1 == min_py1_ty1, -d_raw_hull_h, 0.0)
-    d_ty1_term_2 = tl.where(ty1_is_py1, -half_d_raw_hull_h, d_ty1_term)
+    d_ty1_term_2 = tl.where(py1_is_ty1, -half_d_raw_hull_h, d_ty1_term)
     d_ty1_term_3 = tl.where(ty1 == max_py1_ty1, -d_raw_overlap_h, 0.0)  # kernel.py:43
-    d_ty1_term_4 = tl.where(ty1_is_py1, -half_d_raw_overlap_h, d_ty1_term_3)
+    d_ty1_term_4 = tl.where(py1_is_ty1, -half_d_raw_overlap_h, d_ty1_term_3)
     d_ty1 = d_ty1_term_2 - d_ty2_minus_ty1 + d_ty1_term_4
     # kernel.py:38
     tl.store(d_target_ptr + target_offset + box_offsets + 1, d_ty1, mask=valid)
-    tx1_is_px1 = tx1 == px1  # kernel.py:50
+    px1_is_tx1 = px1 == tx1  # kernel.py:50
     d_tx1_term = tl.where(tx1 == min_px1_tx1, -d_raw_hull_w, 0.0)
-    d_tx1_term_2 = tl.where(tx1_is_px1, -half_d_raw_hull_w, d_tx1_term)
+    d_tx1_term_2 = tl.where(px1_is_tx1, -half_d_raw_hull_w, d_tx1_term)
     d_tx1_term_3 = tl.where(tx1 == max_px1_tx1, -d_raw_overlap_w, 0.0)  # kernel.py:42
-    d_tx1_term_4 = tl.where(tx1_is_px1, -half_d_raw_overlap_w, d_tx1_term_3)
+    d_tx1_term_4 = tl.where(px1_is_tx1, -half_d_raw_overlap_w, d_tx1_term_3)
     d_tx1 = d_tx1_term_2 - d_tx2_minus_tx1 + d_tx1_term_4
     # kernel.py:37
     tl.store(d_target_ptr + target_offset + box_offsets, d_tx1, mask=valid)
-    py2_is_ty2 = py2 == ty2  # kernel.py:51
-    d_py2_term = tl.where(py2 == max_py2_ty2, d_raw_hull_h, 0.0)
+    d_py2_term = tl.where(py2 == max_py2_ty2, d_raw_hull_h, 0.0)  # kernel.py:51
     d_py2_term_2 = tl.where(py2_is_ty2, half_d_raw_hull_h, d_py2_term)
     d_py2_term_3 = d_union * clamped_px2_minus_px1  # kernel.py:46
     d_py2_minus_py1 = tl.where(py2_minus_py1 > 0.0, d_py2_term_3, 0.0)
@@ -154,8 +153,7 @@ def giou_kernel_bwd(
     d_py2 = d_py2_term_2 + d_py2_minus_py1 + d_py2_term_5
     # kernel.py:34
     tl.store(d_pred_ptr + pred_offset + box_offsets + 3, d_py2, mask=valid)
-    px2_is_tx2 = px2 == tx2  # kernel.py:50
-    d_px2_term = tl.where(px2 == max_px2_tx2, d_raw_hull_w, 0.0)
+    d_px2_term = tl.where(px2 == max_px2_tx2, d_raw_hull_w, 0.0)  # kernel.py:50
     d_px2_term_2 = tl.where(px2_is_tx2, half_d_raw_hull_w, d_px2_term)
     d_px2_term_3 = d_union * clamped_py2_minus_py1  # kernel.py:46
     d_px2_minus_px1 = tl.where(px2_minus_px1 > 0.0, d_px2_term_3, 0.0)
@@ -164,16 +162,14 @@ def giou_kernel_bwd(
     d_px2 = d_px2_term_2 + d_px2_minus_px1 + d_px2_term_5
     # kernel.py:33
     tl.store(d_pred_ptr + pred_offset + box_offsets + 2, d_px2, mask=valid)
-    py1_is_ty1 = py1 == ty1  # kernel.py:51
-    d_py1_term = tl.where(py1 == min_py1_ty1, -d_raw_hull_h, 0.0)
+    d_py1_term = tl.where(py1 == min_py1_ty1, -d_raw_hull_h, 0.0)  # kernel.py:51
     d_py1_term_2 = tl.where(py1_is_ty1, -half_d_raw_hull_h, d_py1_term)
     d_py1_term_3 = tl.where(py1 == max_py1_ty1, -d_raw_overlap_h, 0.0)  # kernel.py:43
     d_py1_term_4 = tl.where(py1_is_ty1, -half_d_raw_overlap_h, d_py1_term_3)
     d_py1 = d_py1_term_2 - d_py2_minus_py1 + d_py1_term_4
     # kernel.py:32
     tl.store(d_pred_ptr + pred_offset + box_offsets + 1, d_py1, mask=valid)
-    px1_is_tx1 = px1 == tx1  # kernel.py:50
-    d_px1_term = tl.where(px1 == min_px1_tx1, -d_raw_hull_w, 0.0)
+    d_px1_term = tl.where(px1 == min_px1_tx1, -d_raw_hull_w, 0.0)  # kernel.py:50
     d_px1_term_2 = tl.where(px1_is_tx1, -half_d_raw_hull_w, d_px1_term)
     d_px1_term_3 = tl.where(px1 == max_px1_tx1, -d_raw_overlap_w, 0.0)  # kernel.py:42
     d_px1_term_4 = tl.where(px1_is_tx1, -half_d_raw_overlap_w, d_px1_term_3)

@@ -49,11 +49,13 @@ def test_text_is_read_back_as_it_was() -> None:
 
 def test_locations_are_read_back() -> None:
     text = 'kernel k(%x: i32) { @"some file.py":3:1\n'
-    text += '  %1 = neg(%x) : i32 @"some file.py":4:5:y\n}\n'
+    text += '  %1.y = neg(%x) : i32 @"some file.py":4:5:y\n'
+    text += '  %2.z = neg(%1.y) : i32 @"some file.py":4:5:y\n'
+    text += '  %3. = neg(%2.z) : i32 @"some file.py":4:5:y\n}\n'
     kernel = parse(text)
     assert kernel.loc.line == 3
     assert kernel.body.ops[0].loc.name == "y"
-    assert kernel.body.ops[0].result.name == "y"
+    assert [op.result.name for op in kernel.body.ops] == ["y", "z", ""]
     assert print_kernel(kernel, locations=True) == text
 
 

@@ -57,8 +57,9 @@ class Digit:
 def distinct(digits: Iterable[Digit], launch: Launch) -> bool:
     """Whether different indices spell different numbers in this launch."""
     span = 0
-    numbers = [
-        (at_launch(d.coefficient, launch), at_launch(d.extent, launch)) for d in digits
+    numbers = [  # an index that runs down tells as much apart as one that runs up
+        (abs(at_launch(d.coefficient, launch)), at_launch(d.extent, launch))
+        for d in digits
     ]
     if any(extent <= 0 for _, extent in numbers):
         return True

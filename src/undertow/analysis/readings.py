@@ -202,17 +202,23 @@ def _digits(
 
 
 def _natural(symbol: Symbol, coefficient: Polynomial, extents: _Extents) -> Digit:
-    """A digit that runs over all its values; reflected if it is known to run down."""
-    number, extent = coefficient.number, extents.of(symbol)
-    coefficient = -coefficient if number is not None and number < 0 else coefficient
+    """A digit that runs over all its values; reflected if it seems to run down."""
+    extent = extents.of(symbol)
+    coefficient = -coefficient if _runs_down(coefficient) else coefficient
     return Digit(coefficient, extent, extent)
+
+
+def _runs_down(coefficient: Polynomial) -> bool:
+    """Whether a coefficient is negative, if strides and sizes are positive."""
+    numbers = coefficient.terms.values()
+    return bool(numbers) and all(number < 0 for number in numbers)
 
 
 def _reflected(weights: Weights, extents: _Extents) -> Polynomial:
     """How far the lowest address lies below the start, by digits that run down."""
     total = ZERO
     for symbol, coefficient in weights.items():
-        if coefficient.number is not None and coefficient.number < 0:
+        if _runs_down(coefficient):
             total += coefficient * (extents.of(symbol) - ONE)
     return total
 

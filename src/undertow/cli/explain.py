@@ -45,7 +45,8 @@ def rows(derived: Derived) -> Iterator[Row]:
     yield "writes", ", ".join(writes)
     yield "recomputed", ", ".join(backward.recomputed) or "nothing"
     yield "saved", "nothing"
-    yield "tape", "none"
+    taped = [f"{t.of} ({t.size} a program and turn)" for t in backward.tapes]
+    yield "tape", ", ".join(taped) or "none"
     yield "launches", "1"
     yield from _cotangents(backward)
     conditions = list(dict.fromkeys(_conditions(backward)))

@@ -30,12 +30,20 @@ def describe(backward: Backward) -> list[str]:
     lines = [
         f"Backward of `{forward.name}`{origin}.",
         "",
-        f"Recomputed: {recomputed}. Saved: nothing.",
+        f"Recomputed: {recomputed}. {kept(backward)}",
         *(placement(g) for g in backward.gradients),
     ]
     if backward.zeros:
         lines.append(f"Zero, as no output depends on it: {', '.join(backward.zeros)}.")
     return lines
+
+
+def kept(backward: Backward) -> str:
+    """What the reverse sweep has of the primal one that it does not compute again."""
+    if not backward.tapes:
+        return "Saved: nothing."
+    names = ", ".join(dict.fromkeys(tape.of for tape in backward.tapes))
+    return f"Tape: {names}, as each turn of the loop finds it."
 
 
 def placement(gradient: Gradient) -> str:

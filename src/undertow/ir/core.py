@@ -9,6 +9,7 @@ The whole grammar (`printer` writes it, `parser` reads it)::
     attrs   ::= "<" (NAME "=" literal),* ">"
     type    ::= DTYPE | DTYPE "[" INT,* "]" | "ptr<" DTYPE ">"
     loc     ::= "@" STRING ":" LINE ":" COLUMN (":" VARIABLE)?
+    value   ::= %NUMBER, with locations %NUMBER.VARIABLE
 
 Values compare by identity. An op is built once and never changed; a pass builds new
 ones.

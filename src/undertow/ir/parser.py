@@ -93,7 +93,8 @@ class _Parser:
     def define(self, name: str, type: Type, hint: str) -> Value:
         if name in self.values:
             raise IRError(f"`{name}` is defined twice in the printed kernel")
-        self.values[name] = Value(type, hint)
+        _, dot, own = name.partition(".")
+        self.values[name] = Value(type, own if dot and name[1].isdigit() else hint)
         return self.values[name]
 
     def operand(self) -> Value:
@@ -112,8 +113,10 @@ class _Parser:
         return Block(ops, tuple(args))
 
     def argument(self) -> Value:
+        name = self.peek()
         value = self.param()
-        value.is_argument, value.name = True, ""
+        value.is_argument = True
+        value.name = value.name if "." in name else ""
         return value
 
     def op(self) -> Op:

@@ -31,7 +31,7 @@ class _Printer:
 
     def op(self, op: Op, depth: int) -> None:
         for result in op.results:
-            self.names[result] = f"%{len(self.names)}"
+            self.define(result)
         text = ", ".join(self.names[r] for r in op.results)
         text += " = " if op.results else ""
         text += f"{op.opcode}({', '.join(self.names[v] for v in op.operands)})"
@@ -53,9 +53,14 @@ class _Printer:
             self.block(region, depth + 1)
         self.lines.append(f"{indent}}}")
 
+    def define(self, value: Value) -> None:
+        """Numbers a value; its name goes with the locations."""
+        name = f".{value.name}" if self.locations else ""
+        self.names[value] = f"%{len(self.names)}{name}"
+
     def arguments(self, region: Block) -> str:
         for arg in region.args:
-            self.names[arg] = f"%{len(self.names)}"
+            self.define(arg)
         return ", ".join(f"{self.names[a]}: {a.type}" for a in region.args)
 
     def loc(self, loc: Loc) -> str:

@@ -131,7 +131,7 @@ def _in_any_order(
         seed = seeds[k]
         if seed is not None:
             s.add(op.operands[3 + k], seed)
-    _add_totals(s, targets, results)
+    _add_totals(s, inner, targets, results)
     return True
 
 
@@ -182,7 +182,7 @@ def _last_turn_first(
     results = b.loop((zero, count, one), starts, block)
     for k, result in zip(targets.active, results, strict=False):
         s.add(op.operands[3 + k], Cotangent(result))
-    _add_totals(s, targets, results[number:])
+    _add_totals(s, inner, targets, results[number:])
     return True
 
 
@@ -229,9 +229,13 @@ def _totals(inner: State, targets: Targets, args: Sequence[Value]) -> list[Value
     return found
 
 
-def _add_totals(s: State, targets: Targets, totals: Sequence[Value]) -> None:
+def _add_totals(
+    s: State, inner: State, targets: Targets, totals: Sequence[Value]
+) -> None:
+    """Adds the sums over all turns to what was captured; nothing where none adds."""
     for value, total in zip(targets.captured, totals, strict=True):
-        s.add(value, Cotangent(total))
+        if value in inner.cts:
+            s.add(value, Cotangent(total))
 
 
 def _captured(s: State, op: Op) -> list[Value]:

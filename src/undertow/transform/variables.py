@@ -32,4 +32,5 @@ def name_variables(kernel: Kernel) -> Kernel:
 
 def _same_statement(op: Op, result: Value, user: Op) -> bool:
     same_line = (user.loc.file, user.loc.line) == (op.loc.file, op.loc.line)
-    return same_line and any(r.name == result.name for r in user.results)
+    address = user.opcode == "load" and not result.is_float  # on a line of its own
+    return (same_line or address) and any(r.name == result.name for r in user.results)
