@@ -31,6 +31,8 @@ def moved(value: Any, device: str) -> Any:
     """A tensor on `device` with the same strides; other values as they are."""
     if not isinstance(value, torch.Tensor):
         return value
+    if value.numel() == 0:
+        return value.to(device)
     pairs = zip(value.shape, value.stride(), strict=True)
     reach = 1 + sum((size - 1) * stride for size, stride in pairs)
     flat = value.as_strided((reach,), (1,)).to(device)

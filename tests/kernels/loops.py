@@ -146,6 +146,20 @@ def recurrence(x_ptr, g_ptr, h_ptr, y_ptr, T, D, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def loop_in_branch(x_ptr, y_ptr, n, flag, BLOCK: tl.constexpr):
+    """A loop that only some programs run, over windows that overlap."""
+    pid = tl.program_id(0)
+    offs = tl.arange(0, BLOCK)
+    acc = tl.load(x_ptr + pid * BLOCK + offs).to(tl.float32)
+    if pid > flag:
+        for i in tl.range(0, n, num_stages=2):
+            acc += tl.load(x_ptr + i + offs).to(tl.float32) * 0.5
+    else:
+        acc = -acc
+    tl.store(y_ptr + pid * BLOCK + offs, acc)
+
+
+@triton.jit
 def nested(x_ptr, w_ptr, y_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
     """A loop in a loop, with a branch: each column's state lives as long as a row."""
     cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -179,11 +179,18 @@ class Builder:
         return self.emit("if", (condition,), types, {}, (then, otherwise))
 
     def loop(
-        self, bounds: Sequence[Value], initial: Sequence[Value], body: Block
+        self,
+        bounds: Sequence[Value],
+        initial: Sequence[Value],
+        body: Block,
+        like: Op | None = None,
     ) -> tuple[Value, ...]:
-        """A `for` over (lower, upper, step); `body` has arguments and a `yield`."""
-        types = [v.type for v in initial]
-        return self.emit("for", (*bounds, *initial), types, {}, (body,))
+        """A `for` over (lower, upper, step); `body` has arguments and a `yield`.
+
+        Hints such as `num_stages` are those of the loop `like`.
+        """
+        types, attrs = [v.type for v in initial], dict(like.attrs) if like else {}
+        return self.emit("for", (*bounds, *initial), types, attrs, (body,))
 
     def section(self, title: str) -> None:
         self.emit("section", attrs={"title": title})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from undertow.ir import I1, Block, Op, Value, walk
 from undertow.transform.cotangents import Cotangent, clean
 from undertow.transform.masks import conjunction, conjuncts, negation
-from undertow.transform.sweep import State
+from undertow.transform.sweep import State, captured
 
 Recompute = Callable[[State, Iterable[Op]], None]
 Sweep = Callable[[State, Iterable[Op]], None]
@@ -22,7 +22,7 @@ Cotangents = dict[Value, Cotangent]
 def branch(s: State, op: Op, recompute: Recompute, sweep: Sweep) -> None:
     """Adds to the cotangents of what the branches of `op` use of the outside."""
     seeds = [s.cts.pop(result, None) for result in op.results]
-    captured = _captured(s, op)
+    outside = captured(s, op)
     blocks: list[Block] = []
     found: list[Cotangents] = []
     for region in op.regions:
@@ -33,17 +33,17 @@ def branch(s: State, op: Op, recompute: Recompute, sweep: Sweep) -> None:
                 if seed is not None:
                     inner.add(value, seed)
             sweep(inner, region.ops[:-1])
-            _yield(s, captured, inner.cts)
+            _yield(s, outside, inner.cts)
         blocks.append(block)
         found.append(inner.cts)
     s.b.loc = op.loc.unnamed
-    types = [s.primal(v).tensor_type for v in captured]
+    types = [s.primal(v).tensor_type for v in outside]
     types += [type.with_dtype(I1) for type in types]
     results = s.b.branch(s.env[op.operands[0]], blocks[0], blocks[1], types)
     local = {r for block in blocks for inner in walk(block) for r in inner.results}
-    for index, value in enumerate(captured):
+    for index, value in enumerate(outside):
         if any(value in cts for cts in found):
-            total, mask = results[index], results[index + len(captured)]
+            total, mask = results[index], results[index + len(outside)]
             total.name = value.name and f"d_{value.name}"
             support = _support(s, op, [cts.get(value) for cts in found], local, mask)
             s.add(value, Cotangent(total, support))
@@ -88,10 +88,3 @@ def _parts(ct: Cotangent | None) -> list[Value] | None:
     if ct is None:
         return None
     return [] if ct.support is None else conjuncts(ct.support)
-
-
-def _captured(s: State, op: Op) -> list[Value]:
-    """Active values from outside of `op` that its branches use, in order of use."""
-    inside = {r for region in op.regions for x in walk(region) for r in x.results}
-    used = (v for region in op.regions for x in walk(region) for v in x.operands)
-    return [v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)]

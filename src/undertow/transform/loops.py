@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from undertow.ir import Builder, Op, Value, walk
+from undertow.ir import Builder, Op, Value
 from undertow.transform.cotangents import Cotangent, clean
 from undertow.transform.fold import constant
 from undertow.transform.masks import implies
 from undertow.transform.rebuild import Env, Handlers, rebuild
-from undertow.transform.sweep import State
+from undertow.transform.sweep import State, captured
 from undertow.transform.tapes import first_turn, read, write
 
 Recompute = Callable[[State, Iterable[Op]], None]
@@ -55,7 +55,7 @@ def record(s: State, op: Op, env: Env, plain: Handlers) -> None:
             write(b, tape, turn, arg)
         rebuild(b, body.ops, env | dict(zip(body.args, block.args, strict=True)), plain)
     b.loc = op.loc.unnamed
-    results = b.loop(bounds, [env[v] for v in op.operands[3:]], block)
+    results = b.loop(bounds, [env[v] for v in op.operands[3:]], block, op)
     for result, value in zip(op.results, results, strict=True):
         value.name, env[result] = result.name, value
 
@@ -92,7 +92,7 @@ class Targets:
         args = op.regions[0].args[1:]
         active = tuple(k for k, arg in enumerate(args) if s.activity.active(arg))
         carried = tuple(args[k] for k in active)
-        return Targets(active, carried, tuple(_captured(s, op)))
+        return Targets(active, carried, tuple(captured(s, op)))
 
 
 def _in_any_order(
@@ -126,7 +126,7 @@ def _in_any_order(
             return False
         b.emit("yield", _totals(inner, targets, block.args[1:]))
     b.loc = op.loc.unnamed
-    results = b.loop(bounds, zeros, block)
+    results = b.loop(bounds, zeros, block, op)
     for k in targets.active:
         seed = seeds[k]
         if seed is not None:
@@ -179,7 +179,7 @@ def _last_turn_first(
             for ct, known in zip(found, supports, strict=True)
         ]
     b.loc = op.loc.unnamed
-    results = b.loop((zero, count, one), starts, block)
+    results = b.loop((zero, count, one), starts, block, op)
     for k, result in zip(targets.active, results, strict=False):
         s.add(op.operands[3 + k], Cotangent(result))
     _add_totals(s, inner, targets, results[number:])
@@ -236,11 +236,3 @@ def _add_totals(
     for value, total in zip(targets.captured, totals, strict=True):
         if value in inner.cts:
             s.add(value, Cotangent(total))
-
-
-def _captured(s: State, op: Op) -> list[Value]:
-    """Active values from outside of the loop that it uses, in order of use."""
-    inside = {r for x in walk(op.regions[0]) for r in x.results}
-    inside |= {a for x in (op, *walk(op.regions[0])) for r in x.regions for a in r.args}
-    used = (v for x in walk(op.regions[0]) for v in x.operands)
-    return [v for v in dict.fromkeys(used) if v not in inside and s.activity.active(v)]

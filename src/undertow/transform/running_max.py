@@ -60,7 +60,7 @@ def _in_two(b: Builder, found: RunningMaximum, env: Env) -> Value:
         following = body.ops[-1].operands
         b.emit("yield", [inner[following[k]] for k in kept])
     b.loc = op.loc.unnamed
-    results = b.loop(bounds, initial, block)
+    results = b.loop(bounds, initial, block, op)
     for k, value in zip(kept, results, strict=True):
         value.name, env[op.results[k]] = op.results[k].name, value
     env[op.results[index]] = maximum

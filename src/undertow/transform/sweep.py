@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 from undertow.analysis.activity import Activity, path_to_output
 from undertow.errors import UnsupportedError
-from undertow.ir import Access, Builder, Kernel, Op, TensorType, Value, cotangent_dtype
+from undertow.ir import (
+    Access,
+    Builder,
+    Kernel,
+    Op,
+    TensorType,
+    Value,
+    cotangent_dtype,
+    walk,
+)
 from undertow.transform.cotangents import Cotangent, add
 from undertow.transform.rebuild import Env
 from undertow.transform.tapes import Tape, Tapes
@@ -110,6 +119,19 @@ class State:
         """The same lanes at the same address in another buffer."""
         offsets = tuple(self.env[v] for v in access.offsets)
         return Access(base, offsets, value, self.mask(access), other)
+
+
+def captured(s: State, op: Op) -> list[Value]:
+    """Active values from outside of `op` that its blocks use, in order of use."""
+    inside: set[Value] = set()
+    used: dict[Value, None] = {}
+    for region in op.regions:
+        inside.update(region.args)
+        for inner in walk(region):
+            inside.update(inner.results)
+            inside.update(arg for nested in inner.regions for arg in nested.args)
+            used.update(dict.fromkeys(inner.operands))
+    return [v for v in used if v not in inside and s.activity.active(v)]
 
 
 def refusal(kernel: Kernel, op: Op, reason: str) -> UnsupportedError:
