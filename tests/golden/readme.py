@@ -41,6 +41,5 @@ def rms_norm_bwd(
     tl.atomic_add(d_w_ptr + cols, d_w, mask=mask, sem="relaxed")  # norms.py:11
     d_y_w = d_y * w  # norms.py:13
     d_rstd = tl.sum(tl.where(mask, d_y_w * x, 0.0), axis=0)
-    d_x_term = 2.0 * (-0.5 * d_rstd * (rstd * rstd * rstd) / n_cols * x)  # norms.py:12
-    d_x = d_y_w * rstd + d_x_term  # norms.py:10
+    d_x = d_y_w * rstd - d_rstd * (rstd * rstd * rstd) / n_cols * x  # norms.py:10
     tl.store(d_x_ptr + row_offset + cols, d_x, mask=mask)
