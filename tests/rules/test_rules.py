@@ -214,7 +214,7 @@ def test_bits_of_a_float_made_a_float_again_are_refused() -> None:
     value = b.pure("bitcast", (shifted,), TensorType(F32, SHAPE))
     b.store(Access(y, (lanes(b),), value, None, None))
     kernel = verify(Kernel("f", (x, y), b.block))
-    with pytest.raises(UnsupportedError, match=r"no derivative rule for `tl\.bitcast`"):
+    with pytest.raises(UnsupportedError, match=r"no derivative rule for .*bitcast"):
         differentiate(kernel)
 
 

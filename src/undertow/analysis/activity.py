@@ -4,8 +4,9 @@ A value is *varied* if it depends on an input that is differentiated, *useful* i
 active output depends on it, and *active* if both. Only active values get a cotangent.
 
 Integers carry no derivative, but for the bits of a varied float: what is computed from
-them and made a float again would have one, so it counts as varied, and `bitcast` has no
-rule.
+them and made a float again, be it by its bits or by its value, would have one. So it
+counts as varied, and is refused. So is a rounded float whose value becomes the bits of
+another. Rounded and made a float by its value, it is piecewise constant: zero.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from undertow.ir import I1, Access, Block, Kernel, Op, TensorType, Value, walk
+from undertow.ir import I1, Access, Block, Kernel, Op, Value, walk
 
 Passes = Callable[[Op], bool]
 """Whether a derivative can pass through an op at all (its verdict is not zero)."""
@@ -42,64 +43,86 @@ def activity(
 
     The values `constant` carry none, though they depend on inputs.
     """
-    varied: set[Value] = set()
+    forward = _Forward(frozenset(inputs), frozenset(constant), passes)
+    forward.block(kernel.body)
     useful: set[Value] = set()
-    _forward(kernel.body, set(inputs), varied, passes, set(constant))
     _backward(kernel.body, set(outputs), useful, passes)
-    return Activity(frozenset(varied), frozenset(useful))
+    return Activity(frozenset(forward.varied), frozenset(useful))
 
 
-def _forward(
-    block: Block,
-    inputs: set[Value],
-    varied: set[Value],
-    passes: Passes,
-    constant: set[Value],
-) -> None:
-    for op in block.ops:
+class _Forward:
+    """Finds what is varied; `rounded` are integers that varied floats were made."""
+
+    def __init__(
+        self, inputs: frozenset[Value], constant: frozenset[Value], passes: Passes
+    ) -> None:
+        self.inputs, self.constant, self.passes = inputs, constant, passes
+        self.varied: set[Value] = set()
+        self.rounded: set[Value] = set()
+
+    def block(self, block: Block) -> None:
+        for op in block.ops:
+            self._op(op)
+            self.varied.difference_update(r for r in op.results if r in self.constant)
+
+    def _op(self, op: Op) -> None:
         if op.opcode == "for":
-            body = partial(_forward, op.regions[0], inputs, varied, passes, constant)
-            _through_turns(op, varied, body)
-            varied.difference_update(r for r in op.results if r in constant)
-            continue
+            self._turns(op)
+            return
         for region in op.regions:
-            _forward(region, inputs, varied, passes, constant)
+            self.block(region)
         if op.opcode == "if":
             for region in op.regions:
-                pairs = zip(op.results, region.ops[-1].operands, strict=True)
-                varied.update(r for r, v in pairs if v in varied)
+                pairs = list(zip(op.results, region.ops[-1].operands, strict=True))
+                for known in (self.varied, self.rounded):
+                    known.update(r for r, v in pairs if v in known)
         elif op.opcode == "load":
-            if op.result.is_float and (op.operands[0] in inputs or _any(op, varied)):
-                varied.add(op.result)
-        elif _any(op, varied):
-            varied.update(r for r in op.results if _carries(op, r, passes))
-        varied.difference_update(r for r in op.results if r in constant)
+            varied = op.operands[0] in self.inputs or _any(op, self.varied)
+            if op.result.is_float and varied:
+                self.varied.add(op.result)
+        else:
+            self._pure(op)
+
+    def _pure(self, op: Op) -> None:
+        varied, rounded = _any(op, self.varied), _any(op, self.rounded)
+        for result in op.results if varied or rounded else ():
+            if result.is_float:
+                if (varied and self._carries(op)) or (rounded and op.opcode == BITS):
+                    self.varied.add(result)
+            elif result.tensor_type.dtype is not I1:
+                bits = any(v in self.varied and not v.is_float for v in op.operands)
+                carries = bits or (varied and op.opcode == BITS)
+                (self.varied if carries else self.rounded).add(result)
+
+    def _carries(self, op: Op) -> bool:
+        """Whether a float result is varied, given that an operand is."""
+        return self.passes(op) or reinterprets(op)
+
+    def _turns(self, op: Op) -> None:
+        """A carried value is varied if it is at the start or after any turn."""
+        (region,), initial = op.regions, op.operands[3:]
+        args = region.args[1:]
+        kinds = self.varied, self.rounded
+        for known in kinds:
+            known.update(a for a, v in zip(args, initial, strict=True) if v in known)
+        while True:
+            self.block(region)
+            before = sum(map(len, kinds))
+            following = list(zip(args, region.ops[-1].operands, strict=True))
+            for known in kinds:
+                known.update(a for a, v in following if v in known)
+            if sum(map(len, kinds)) == before:
+                break
+        for known in kinds:
+            known.update(r for r, a in zip(op.results, args, strict=True) if a in known)
 
 
-def _through_turns(op: Op, varied: set[Value], body: Callable[[], None]) -> None:
-    """A carried value is varied if it is at the start or after any turn."""
-    (region,), initial = op.regions, op.operands[3:]
-    carried = list(zip(region.args[1:], op.results, strict=True))
-    varied.update(a for (a, _), v in zip(carried, initial, strict=True) if v in varied)
-    while True:
-        body()
-        later = [
-            a
-            for (a, _), v in zip(carried, region.ops[-1].operands, strict=True)
-            if v in varied and a not in varied
-        ]
-        if not later:
-            break
-        varied.update(later)
-    varied.update(result for arg, result in carried if arg in varied)
+BITS = "bitcast"
 
 
-def _carries(op: Op, result: Value, passes: Passes) -> bool:
-    """Whether a result is varied, given that an operand is."""
-    if result.is_float:
-        return passes(op)
-    bits = any(not v.is_float for v in op.operands if isinstance(v.type, TensorType))
-    return result.tensor_type.dtype is not I1 and (op.opcode == "bitcast" or bits)
+def reinterprets(op: Op) -> bool:
+    """Whether `op` makes an integer, perhaps of a float's bits, a float by value."""
+    return op.opcode == "cast" and op.result.is_float and not op.operands[0].is_float
 
 
 def _any(op: Op, values: set[Value]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from undertow.analysis.activity import Activity, activity
+from undertow.analysis.activity import Activity, activity, reinterprets
 from undertow.analysis.stabilisers import stabilisers
 from undertow.errors import UndertowError, UnsupportedError
 from undertow.ir import (
@@ -41,7 +41,7 @@ from undertow.transform.roles import (
     roles,
 )
 from undertow.transform.running_max import without_running_maxima
-from undertow.transform.sweep import Buffers
+from undertow.transform.sweep import Buffers, bits_refusal
 from undertow.transform.tapes import Tape, Tapes, refuse_unsized
 from undertow.transform.variables import name_variables
 
@@ -161,16 +161,19 @@ class Task:
         wrt: Collection[str] | None,
         outputs: Collection[str] | None,
     ) -> Task:
-        """Raises UnsupportedError where the order of memory accesses matters."""
+        """Raises UnsupportedError where the order of memory accesses matters, bits of
+        floats are computed with, or a name is no pointer that will do."""
         found = roles(forward)
         refuse_unordered(forward)
         inputs = _chosen(forward, found.loaded if wrt is None else wrt, wrt is None)
         targets = _chosen(
             forward, found.stored if outputs is None else outputs, outputs is None
         )
+        _refuse_not_stored(targets, found)
         forward, maxima = without_running_maxima(forward, targets)
         constant = stabilisers(forward, targets) | maxima
         active = activity(forward, inputs, targets, _passes, constant)
+        _refuse_bits(forward, active)
         useful = tuple(p for p in targets if _useful(forward, p, active))
         in_place = tuple(p for p in forward.pointers if p.name in found.in_place)
         return Task(forward, inputs, targets, active, useful, in_place)
@@ -187,6 +190,24 @@ def _chosen(
             hint="these are: " + ", ".join(f"`{name}`" for name in floats),
         )
     return tuple(p for name, p in floats.items() if name in names)
+
+
+def _refuse_not_stored(targets: Iterable[Value], found: Roles) -> None:
+    for target in targets:
+        if target.name not in found.stored:
+            stored = ", ".join(f"`{name}`" for name in sorted(found.stored))
+            raise UnsupportedError(
+                f"`{target.name}` is not stored to, so it is no output",
+                hint=f"stored to: {stored or 'nothing'}",
+            )
+
+
+def _refuse_bits(forward: Kernel, active: Activity) -> None:
+    """Refuses floats that were made from the bits of others, which have no rule."""
+    for op in walk(forward.body):
+        if op.opcode == "bitcast" or reinterprets(op):
+            if active.active(op.result):
+                raise bits_refusal(forward, op)
 
 
 def _differentiate(task: Task, atomic: Collection[str]) -> Backward:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -137,18 +139,51 @@ def captured(s: State, op: Op) -> list[Value]:
 def refusal(kernel: Kernel, op: Op, reason: str) -> UnsupportedError:
     """The error for an active op without a derivative."""
     kind = f" ({op.str_attr('kind')})" if op.opcode == "reduce" else ""
-    path = path_to_output(kernel, op.results[0]) if op.results else None
-    why = reason
-    if path is not None:
-        buffer, name, line = path
-        through = f" through `{name}` (line {line})" if name else ""
-        why = f"it reaches output `{buffer}`{through}; {reason}"
     return UnsupportedError(
         f"no derivative rule for `tl.{op.opcode}{kind}`",
         loc=op.loc,
         kernel=kernel.name,
-        why=why,
+        why=_path(kernel, op, reason),
     )
+
+
+_SHUFFLES = ("flip", "sort", "topk", "bitonic_merge")
+"""Functions of Triton's library that move floats by computing with their bits."""
+
+
+def bits_refusal(kernel: Kernel, op: Op) -> UnsupportedError:
+    """The error for a float with a derivative that is made from bits.
+
+    The library's function that does it is told by the user's line, where it is known.
+    """
+    line = linecache.getline(op.loc.file, op.loc.line)
+    used = [name for name in _SHUFFLES if re.search(rf"\b{name}\(", line)]
+    reason = "reinterpreted bits have no derivative"
+    if used:
+        return UnsupportedError(
+            f"`tl.{used[0]}` of floats is not differentiated",
+            loc=op.loc,
+            kernel=kernel.name,
+            why=_path(kernel, op, f"it computes with bits; {reason}"),
+            hint="load in the order that is wanted" if used[0] == "flip" else "",
+        )
+    return UnsupportedError(
+        "no derivative rule for `.to(…, bitcast=True)`",
+        loc=op.loc,
+        kernel=kernel.name,
+        why=_path(kernel, op, reason),
+        hint="write it in floating-point operations",
+    )
+
+
+def _path(kernel: Kernel, op: Op, reason: str) -> str:
+    """How the result reaches an output, and the reason."""
+    path = path_to_output(kernel, op.results[0]) if op.results else None
+    if path is None:
+        return reason
+    buffer, name, line = path
+    through = f" through `{name}` (line {line})" if name else ""
+    return f"it reaches output `{buffer}`{through}; {reason}"
 
 
 def _rename(value: Value, name: str, part: Cotangent | None) -> None:
