@@ -70,6 +70,53 @@ def masked_by_maximum(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + cols, e / tl.sum(e, axis=0), mask=cols < n)
 
 
+@triton.jit
+def across_rows(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """Each row has a maximum of its own, and columns are summed over rows."""
+    at = tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    e = tl.exp(x - tl.max(x, axis=1)[:, None])
+    tl.store(y_ptr + at, e / tl.sum(e, axis=0)[None, :], mask=at < n)
+
+
+@triton.jit
+def transposed(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    e = tl.exp(x - tl.max(x, axis=1)[:, None])
+    tl.store(y_ptr + at, e / tl.trans(e), mask=at < n)
+
+
+@triton.jit
+def flattened(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    e = tl.exp(x - tl.max(x, axis=0)[None, :])
+    total = tl.sum(tl.reshape(e, (16,)), axis=0)
+    tl.store(y_ptr + at, e / total, mask=at < n)
+
+
+@triton.jit
+def spread(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """The sum of row i divides column i."""
+    at = tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    e = tl.exp(x - tl.max(x, axis=1)[:, None])
+    tl.store(y_ptr + at, e / tl.sum(e, axis=1)[None, :], mask=at < n)
+
+
+@triton.jit
+def by_rows(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    e = tl.trans(tl.exp(x - tl.max(x, axis=1)[:, None]))
+    tl.store(y_ptr + at, tl.trans(e / tl.sum(e, axis=0)[None, :]), mask=at < n)
+
+
+MIXED = [across_rows, transposed, flattened, spread]
+"""Kernels in which values with the maxima of different rows meet."""
+
+
 def captured(fn: object) -> Kernel:
     names = [p.name for p in frontend.parameters(fn) if not p.is_constexpr]
     signature = {n: "*fp32" if n.endswith("_ptr") else "i32" for n in names}
@@ -81,12 +128,12 @@ def found(fn: object, *outputs: str) -> int:
     return len(stabilisers(kernel, [kernel.param(name) for name in outputs]))
 
 
-@pytest.mark.parametrize("fn", [softmax, logsumexp])
+@pytest.mark.parametrize("fn", [softmax, logsumexp, by_rows])
 def test_cancels(fn: object) -> None:
     assert found(fn, "y_ptr") == 1
 
 
-@pytest.mark.parametrize("fn", [damped, mixed, masked_by_maximum])
+@pytest.mark.parametrize("fn", [damped, mixed, masked_by_maximum, *MIXED])
 def test_matters(fn: object) -> None:
     assert found(fn, "y_ptr") == 0
 
@@ -97,7 +144,17 @@ def test_matters_only_for_the_outputs_that_are_active() -> None:
 
 
 @pytest.mark.parametrize(
-    "fn", [softmax, logsumexp, damped, mixed, with_maximum, masked_by_maximum]
+    "fn",
+    [
+        softmax,
+        logsumexp,
+        damped,
+        mixed,
+        with_maximum,
+        masked_by_maximum,
+        by_rows,
+        *MIXED,
+    ],
 )
 def test_gradient_is_that_of_finite_differences(fn: object) -> None:
     torch.manual_seed(0)
