@@ -1,8 +1,9 @@
-"""Bits of floats: refused where a derivative would go through them."""
+"""Bits of floats and floats of few bits: refused where a derivative would go."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 import triton
 import triton.language as tl
 
@@ -84,10 +85,51 @@ def test_rounding_and_comparing_are_piecewise_constant(kernel) -> None:
 
 
 def test_flip_is_named() -> None:
-    with pytest.raises(undertow.UnsupportedError, match="`tl.flip` of floats"):
+    with pytest.raises(undertow.UnsupportedError, match=r"`tl\.flip` of floats"):
         undertow.derive(flipped, TYPES, {"B": 4})
 
 
 def test_an_output_that_is_only_loaded() -> None:
     with pytest.raises(undertow.UnsupportedError, match="`x` is not stored to"):
         undertow.derive(rounded, TYPES, {"B": 4}, outputs=["x"])
+
+
+@triton.jit
+def scaled(x, w, o, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(o + i, tl.load(x + i).to(tl.float32) * tl.load(w + i))
+
+
+@triton.jit
+def quantised(x, o, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(o + i, tl.load(x + i).to(tl.float8e5).to(tl.float32))
+
+
+FP8 = {"x": "*fp8e4nv", "w": "*fp32", "o": "*fp32"}
+
+
+def test_fp8_that_would_be_differentiated() -> None:
+    with pytest.raises(undertow.UnsupportedError, match="`x` holds fp8 numbers"):
+        undertow.derive(scaled, FP8, {"B": 4})
+    with pytest.raises(undertow.UnsupportedError, match="`o` holds fp8 numbers"):
+        undertow.derive(scaled, {**FP8, "o": "*fp8e5"}, {"B": 4}, wrt=["w"])
+    with pytest.raises(undertow.UnsupportedError, match="fp8 numbers are not"):
+        undertow.derive(quantised, TYPES, {"B": 4})
+
+
+def test_fp8_without_gradient() -> None:
+    derived = undertow.derive(scaled, FP8, {"B": 4}, wrt=["w"])
+    assert [g.of for g in derived.backward.gradients] == ["w"]
+    x = torch.tensor([1.0, 2.0, 3.0, -1.5]).to(torch.float8_e4m3fn)
+    w, o = torch.ones(4, requires_grad=True), torch.empty(4)
+    undertow.differentiable(scaled)[(1,)](x, w, o, B=4)
+    o.sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [1.0, 2.0, 3.0, -1.5]
+
+
+def test_an_fp8_leaf_is_refused() -> None:
+    x = torch.ones(4).to(torch.float8_e4m3fn).requires_grad_()
+    with pytest.raises(undertow.UndertowError, match="fp8"):
+        undertow.differentiable(scaled)[(1,)](x, torch.ones(4), torch.empty(4), B=4)

@@ -174,6 +174,7 @@ class Task:
         constant = stabilisers(forward, targets) | maxima
         active = activity(forward, inputs, targets, _passes, constant)
         _refuse_bits(forward, active)
+        _refuse_fp8(forward, active)
         useful = tuple(p for p in targets if _useful(forward, p, active))
         in_place = tuple(p for p in forward.pointers if p.name in found.in_place)
         return Task(forward, inputs, targets, active, useful, in_place)
@@ -205,9 +206,38 @@ def _refuse_not_stored(targets: Iterable[Value], found: Roles) -> None:
 def _refuse_bits(forward: Kernel, active: Activity) -> None:
     """Refuses floats that were made from the bits of others, which have no rule."""
     for op in walk(forward.body):
-        if op.opcode == "bitcast" or reinterprets(op):
-            if active.active(op.result):
-                raise bits_refusal(forward, op)
+        made = op.opcode == "bitcast" or reinterprets(op)
+        if made and active.active(op.result):
+            raise bits_refusal(forward, op)
+
+
+def _refuse_fp8(forward: Kernel, active: Activity) -> None:
+    """Refuses derivatives of values of eight bits, naming the parameter if it can."""
+    for op in walk(forward.body):
+        stored = Access.of(op).value if op.opcode == "store" else None
+        values = op.results if stored is None else (stored,)
+        if not any(_is_fp8(v) and active.active(v) for v in values):
+            continue
+        if op.opcode not in ("load", "store"):
+            continue
+        name = op.operands[0].name
+        raise UnsupportedError(
+            f"`{name}` holds fp8 numbers, which are not differentiated",
+            loc=op.loc,
+            why="they carry too few bits for a gradient",
+            hint=f"leave `{name}` out of the gradient, or pass it as bf16",
+        )
+    for op in walk(forward.body):
+        if any(_is_fp8(v) and active.active(v) for v in op.results):
+            raise UnsupportedError(
+                "fp8 numbers are not differentiated",
+                loc=op.loc,
+                why="they carry too few bits for a cotangent",
+            )
+
+
+def _is_fp8(value: Value) -> bool:
+    return value.is_float and value.tensor_type.dtype.bits == 8
 
 
 def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
