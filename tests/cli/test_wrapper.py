@@ -33,6 +33,14 @@ for g in (
     for one, other in zip(got, expected):
         assert one.dtype == torch.float32
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4)
+(d_x,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+assert not d_x.requires_grad
+try:
+    torch.autograd.grad(y.sum(), x, create_graph=True)
+except RuntimeError as error:
+    assert "create_graph=True" in str(error)
+else:
+    raise AssertionError("it was differentiated twice")
 print("right")
 """
 

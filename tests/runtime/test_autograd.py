@@ -387,8 +387,27 @@ def test_derivatives_of_derivatives_are_refused():
     y = launch_scale(x, w, torch.zeros(N))
     (d_x,) = torch.autograd.grad(y, x, ct, create_graph=True)
     close(d_x, ct.detach() * (w + x.exp()).detach())
-    with pytest.raises(RuntimeError, match="once_differentiable"):
+    with pytest.raises(LaunchError, match="cannot be differentiated"):
         d_x.sum().backward()
+
+
+def test_a_gradient_that_depends_on_what_was_saved_is_not_differentiated():
+    x, w = leaf(N).double(), leaf(N).double()
+    y = launch_scale(x, w, torch.zeros(N, dtype=torch.float64))
+    (d_x,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert d_x.requires_grad
+    with pytest.raises(LaunchError, match="the backward of `scale` cannot be diff"):
+        (d_x * d_x).sum().backward()
+
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        return launch_scale(x, w, torch.zeros(N, dtype=torch.float64))
+
+    x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+    with pytest.raises(LaunchError, match="cannot be differentiated"):
+        torch.autograd.gradgradcheck(f, (x, w))
+    f(x, w).sum().backward(create_graph=True)  # allowed, if it goes no further
+    assert x.grad is not None
+    close(x.grad.detach(), (w + x.exp()).detach())
 
 
 # -- determinism --

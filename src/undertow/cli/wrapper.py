@@ -183,8 +183,10 @@ class _Function:
             cotangents[n].name if n in cotangents else f"_{n}" for n in self.outputs
         ]
         yield "    @staticmethod"
-        yield "    @torch.autograd.function.once_differentiable"
         yield from _definition("backward", ["ctx", *given])
+        yield f"{indent}if torch.is_grad_enabled():"
+        fact = "create_graph=True: this backward has no derivative"
+        yield f'{indent}    raise RuntimeError("{fact}")'
         if self.saved:
             yield from wrap(
                 indent, f"{_targets(self.saved)} = ", "ctx.saved_tensors", ""

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from undertow.errors import LaunchError
 from undertow.runtime.call import Call
@@ -134,9 +133,46 @@ class _Launch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
-        if torch.is_grad_enabled():  # create_graph=True
-            return _once(ctx, *cotangents)
-        return _backward(ctx, *cotangents)
+        if not torch.is_grad_enabled():
+            return _backward(ctx, *cotangents)
+        with torch.no_grad():  # create_graph=True
+            gradients = _backward(ctx, *cotangents)
+        return _undifferentiable(ctx, gradients, cotangents)
+
+
+class _Once(torch.autograd.Function):
+    """Hands gradients through, and refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: str, count: int, *tensors: Tensor) -> Any:
+        ctx.kernel = kernel
+        return tuple([t.view_as(t) for t in tensors[:count]])
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> Any:
+        raise LaunchError(
+            f"the backward of `{ctx.kernel}` cannot be differentiated",
+            kernel=ctx.kernel,
+            why="a gradient made with create_graph=True was differentiated again, and "
+            "autograd does not see inside a derived kernel",
+            hint="detach the gradient, or do without create_graph",
+        )
+
+
+def _undifferentiable(
+    ctx: Any,
+    gradients: tuple[Tensor | None, ...],
+    cotangents: Sequence[Tensor | None],
+) -> tuple[Tensor | None, ...]:
+    """Gradients that raise where autograd would lose what they depend on."""
+    read = [t for t in (*cotangents, *ctx.saved_tensors) if t is not None]
+    sources = [t for t in read if t.requires_grad]
+    given = [g for g in gradients if g is not None]
+    if not sources or not given:
+        return gradients
+    name = ctx.launch[0].specialisation.forward.name
+    fresh = iter(_Once.apply(name, len(given), *given, *sources))
+    return tuple([None if g is None else next(fresh) for g in gradients])
 
 
 def _backward(ctx: Any, *cotangents: Tensor | None) -> Any:
@@ -170,8 +206,6 @@ def _backward(ctx: Any, *cotangents: Tensor | None) -> Any:
         )
     return tuple(gradients)
 
-
-_once: Any = once_differentiable(_backward)
 
 
 def _plan(
