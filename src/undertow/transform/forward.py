@@ -87,8 +87,8 @@ class _Push:
     def block(self, ops: Iterable[Op]) -> None:
         for op in ops:
             self.b.loc = op.loc.unnamed
-            if op.opcode == "if":
-                self.branch(op)
+            if op.opcode in ("if", "for"):
+                (self.branch if op.opcode == "if" else self.loop)(op)
                 continue
             copy(self.b, op, self.env)
             if op.opcode == "load":
@@ -129,6 +129,8 @@ class _Push:
                 self.tangents[op.result] = b.cast(self.tangents[op.operands[0]], dtype)
             case _ if op.opcode == "reduce":
                 self.reduce(op)
+            case _ if op.opcode == "dot":
+                self.dot(op)
             case _:
                 reason = rule.reason if isinstance(rule, Unsupported) else ""
                 raise refusal(self.task.forward, op, reason)
@@ -182,6 +184,16 @@ class _Push:
         lanes = t if partial is None else partial(Expr(self.b, t)).value
         self.tangents[op.result] = self.b.reduce(lanes, "sum", op.int_attr("axis"))
 
+    def dot(self, op: Op) -> None:
+        """``ta @ b + a @ tb + tc``, in the cotangents' dtype."""
+        x, y, c = op.operands
+        total, precision = self.tangent(c), op.str_attr("precision")
+        if x in self.tangents:
+            total = self.b.dot(self.tangents[x], self.primal(y), total, precision)
+        if y in self.tangents:
+            total = self.b.dot(self.primal(x), self.tangents[y], total, precision)
+        self.tangents[op.result] = total
+
     def at(self, access: Access, base: Value, **parts: Value | None) -> Access:
         offsets = tuple(self.env[v] for v in access.offsets)
         mask = access.mask and self.env[access.mask]
@@ -232,3 +244,28 @@ class _Push:
         self.env.update(zip(op.results, results, strict=False))
         tangents = results[len(op.results) :]
         self.tangents.update(zip(floats, tangents, strict=True))
+
+    def loop(self, op: Op) -> None:
+        """Carries the tangents of what is carried, beside it."""
+        b, (body,) = self.b, op.regions
+        active = [v for v in body.args[1:] if self.task.activity.active(v)]
+        places = [body.args.index(v) for v in active]
+        starts = [self.tangent(op.operands[2 + place]) for place in places]
+        templates = [Value(start.type) for start in starts]
+        with b.region([*body.args, *templates]) as block:
+            given = zip(body.args, block.args, strict=False)
+            carried = zip(active, block.args[len(body.args) :], strict=True)
+            env, tangents = self.env | dict(given), self.tangents | dict(carried)
+            inner = _Push(self.task, b, env, self.pointers, tangents)
+            inner.block(body.ops[:-1])
+            following = body.ops[-1].operands
+            values = [inner.env[v] for v in following]
+            b.emit(
+                "yield", [*values, *(inner.tangent(following[p - 1]) for p in places)]
+            )
+        bounds = [self.env[v] for v in op.operands[:3]]
+        initial = [self.env[v] for v in op.operands[3:]]
+        results = b.loop(bounds, [*initial, *starts], block, op)
+        self.env.update(zip(op.results, results, strict=False))
+        ends = zip(places, results[len(initial) :], strict=True)
+        self.tangents.update((op.results[p - 1], t) for p, t in ends)

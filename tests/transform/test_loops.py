@@ -1,0 +1,135 @@
+"""Loops and products: forward mode against reverse mode, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from acceptance.launches import Expected, Oracle
+from kernels.cases import CASES
+from kernels.draw import Draw, laid_out
+from undertow import UnsupportedError, evaluate, frontend
+from undertow.ir import walk
+from undertow.transform.differentiate import differentiate
+from undertow.transform.forward import push_forward
+
+LOOPS = [
+    name
+    for name in CASES
+    if name.split("-")[0]
+    in {
+        "matmul",
+        "layer_norm_in_loops",
+        "online_softmax",
+        "attention",
+        "recurrence",
+        "nested",
+        "loop_in_branch",
+    }
+]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_forward_mode_is_the_transpose_of_reverse_mode(name: str) -> None:
+    case = CASES[name]()
+    oracle, expected = Oracle(case), Expected.of(case)
+    draw = Draw(3)
+    pushed = push_forward(oracle.derivation.forward, wrt=case.wrt)
+    args = oracle.arguments(torch.float64)
+    directions = {n: draw.normal(*case.tensors[n].shape) for n in case.wrt}
+    for param, tangent in pushed.tangents.items():
+        like = args[param]
+        assert isinstance(like, Tensor)
+        held = laid_out(like.shape, like.stride(), torch.float64)
+        args[tangent] = held.copy_(directions.get(param, torch.zeros(like.shape)))
+    given = {p.name: args[p.name] for p in pushed.kernel.params}
+    evaluate.run(pushed.kernel, given, case.grid, float_dtype=torch.float64)  # type: ignore[arg-type]
+    reached = {n: args[pushed.tangents[n]] for n in case.outputs}
+    left = sum((expected.cotangents[n] * t).sum() for n, t in reached.items())
+    right = sum((expected.gradients[n] * directions[n]).sum() for n in case.wrt)
+    torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10)
+
+
+def derived(fn: object, **types: str) -> list[str]:
+    """The tapes of the backward of a kernel with one block of 16."""
+    kernel = frontend.capture(fn, types, {"BLOCK": 16})
+    return [tape.of for tape in differentiate(kernel).tapes]
+
+
+P = {"x_ptr": "*fp32", "y_ptr": "*fp32"}
+
+
+@triton.jit
+def product(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    acc = tl.full((BLOCK,), 1.0, tl.float32)
+    for i in range(n):
+        acc = acc * tl.load(x_ptr + i * BLOCK + tl.arange(0, BLOCK))
+    tl.store(y_ptr + tl.arange(0, BLOCK), acc)
+
+
+@triton.jit
+def total(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for i in range(n):
+        acc += tl.exp(tl.load(x_ptr + i * BLOCK + tl.arange(0, BLOCK)))
+    tl.store(y_ptr + tl.arange(0, BLOCK), acc)
+
+
+def test_a_product_keeps_a_tape_and_a_sum_does_not() -> None:
+    assert derived(product, **P, n="i32") == ["acc"]
+    assert derived(total, **P, n="i32") == []
+
+
+def test_a_sum_turns_in_the_users_order() -> None:
+    backward = differentiate(frontend.capture(total, {**P, "n": "i32"}, {"BLOCK": 16}))
+    (loop,) = (op for op in walk(backward.kernel.body) if op.opcode == "for")
+    assert loop.operands[1].name == "n"
+    assert not loop.results
+
+
+@pytest.mark.parametrize(
+    "name", ["online_softmax-full", "attention-full", "attention-causal"]
+)
+def test_a_running_maximum_needs_no_tape(name: str) -> None:
+    assert not Oracle(CASES[name]()).derivation.backward.tapes
+
+
+@triton.jit
+def data_dependent(x_ptr, y_ptr, n_ptr, BLOCK: tl.constexpr):
+    acc = tl.full((BLOCK,), 1.0, tl.float32)
+    for i in range(tl.load(n_ptr)):
+        acc = tl.sin(acc * tl.load(x_ptr + i * BLOCK + tl.arange(0, BLOCK)))
+    tl.store(y_ptr + tl.arange(0, BLOCK), acc)
+
+
+@triton.jit
+def scratch(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    for i in range(n):
+        y = tl.load(y_ptr + cols)
+        tl.store(y_ptr + cols, y * tl.load(x_ptr + i * BLOCK + cols))
+
+
+@triton.jit
+def last_wins(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    for i in range(n):
+        tl.store(y_ptr + cols, tl.load(x_ptr + i * BLOCK + cols))
+
+
+@pytest.mark.parametrize(
+    ("fn", "types", "words"),
+    [
+        (data_dependent, {"n_ptr": "*i32"}, "how often it turns depends on data"),
+        (scratch, {"n": "i32"}, "is read and written in one loop"),
+        (last_wins, {"n": "i32"}, "is stored to several times"),
+    ],
+)
+def test_refusals(fn: object, types: dict[str, str], words: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        derived(fn, **P, **types)
+    assert words in str(caught.value)
+    assert "test_loops.py" in str(caught.value)
