@@ -50,3 +50,21 @@ def test_it_is_refused_as_derive_refuses(undertow) -> None:
     result = undertow("explain", "kernels_faulty.py::refused")
     assert result.exit_code == 1
     assert result.stderr == undertow("derive", "kernels_faulty.py::refused").stderr
+
+
+CLAMPED = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def clamped(x_ptr, o_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o_ptr + i, tl.exp(tl.load(x_ptr + tl.minimum(i, n - 1))))
+"""
+
+
+def test_addresses_without_a_name_are_described(undertow, tmp_path) -> None:
+    file = tmp_path / "clamped.py"
+    file.write_text(CLAMPED)
+    result = undertow("explain", str(file), "-c", "B=16")
+    assert "the address depends on `tl.minimum(…)`" in result.stdout

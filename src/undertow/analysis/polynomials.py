@@ -57,8 +57,36 @@ class Symbol:
             sign = "//" if self.kind == "quotient" else "%"
             return f"({self.of}) {sign} ({self.by})"
         if self.value is not None:
-            return self.value.name or "?"
+            return self.value.name or described(self.value)
         return f"{_NAMES[self.kind]}{self.axis}"
+
+
+_SPELLED = {
+    "smin": "tl.minimum", "smax": "tl.maximum", "umin": "tl.minimum",
+    "umax": "tl.maximum", "select": "tl.where", "load": "tl.load",
+}  # fmt: skip
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "sdiv": "//", "udiv": "//", "srem": "%",
+    "urem": "%", "and": "&", "or": "|", "xor": "^", "shl": "<<", "sshr": ">>",
+    "ushr": ">>",
+}  # fmt: skip
+_SAME = ("cast", "broadcast", "expand_dims", "reshape", "transpose", "splat")
+
+
+def described(value: Value) -> str:
+    """A value without a name of the user's, by the operation that computes it."""
+    while not value.name and value.op is not None and value.op.opcode in _SAME:
+        value = value.op.operands[0]
+    op = value.op
+    if value.name or op is None:
+        return value.name or "a loop's variable"
+    if op.opcode in _INFIX:
+        return f"… {_INFIX[op.opcode]} …"
+    if op.opcode == "if":
+        return "if …"
+    if op.opcode == "reduce":
+        return f"tl.{op.str_attr('kind')}(…)"
+    return f"{_SPELLED.get(op.opcode, f'tl.{op.opcode}')}(…)"
 
 
 Monomial = tuple[Symbol, ...]
