@@ -190,6 +190,66 @@ def test_a_kernel_without_example(undertow) -> None:
     )
 
 
+@pytest.mark.parametrize("option", ["--wrt", "--outputs"])
+def test_names_that_are_not_there(undertow, option: str) -> None:
+    result = undertow("check", "kernels_norms.py", option, "zz")
+    assert result.exit_code == 2
+    assert "`rms_norm` has no parameter `zz`" in result.stderr
+
+
+def test_a_seed_that_is_too_large(undertow) -> None:
+    result = undertow("check", "kernels_norms.py", "--seed", "99999999999999999999")
+    assert result.exit_code == 2
+
+
+EXAMPLES = """
+from kernels_norms import *
+
+def values(**more):
+    x = torch.full((2, 8), more.pop("of", 1.0))
+    return {"x_ptr": x, "w_ptr": torch.ones(8), "y_ptr": torch.empty(2, 8),
+            "stride": 8, "n_cols": 8, "eps": 1e-6, "BLOCK": 8, **more}
+
+def nans():
+    return 2, values(of=float("nan"))
+
+def unknown():
+    return 2, values(zz=1)
+
+def options():
+    return 2, values(num_warps=2)
+
+def no_grid():
+    return (lambda meta: (meta["q"],)), values()
+
+def integers():
+    x = torch.ones(2, 8, dtype=torch.int32)
+    return 2, values(x_ptr=x, w_ptr=x, y_ptr=x.clone())
+"""
+
+
+@pytest.mark.parametrize(
+    ("example", "words", "code", "text"),
+    [
+        ("nans", [], 0, "value               – y_ptr: not compared, every element"),
+        ("unknown", [], 1, "`rms_norm` has no parameter `zz`, which the example"),
+        ("options", [], 0, "gradient            ✓ x_ptr, w_ptr against"),
+        ("no_grid", [], 1, "the grid of the example raises KeyError: 'q'"),
+        ("integers", [], 0, "gradient            – it has no input of floats"),
+        ("integers", ["--wrt", "x_ptr"], 2, "`x_ptr` in --wrt is no float pointer"),
+    ],
+)
+def test_other_examples(
+    undertow, tmp_path, example: str, words: list[str], code: int, text: str
+) -> None:
+    file = tmp_path / "examples.py"
+    file.write_text(EXAMPLES)
+    named = ("--example", f"{file}::{example}")
+    result = undertow("check", "kernels_norms.py", *named, *words)
+    assert (result.exit_code, "✗" in result.stdout) == (code, False), result.stdout
+    assert text in result.stdout + result.stderr
+
+
 @pytest.mark.gpu
 def test_the_compiled_kernels(undertow) -> None:
     result = undertow("check", "kernels_norms.py::rms_norm", "--device", "cuda")

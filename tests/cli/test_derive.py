@@ -167,6 +167,11 @@ ERRORS = [
         "hint: for example --constexpr BLOCK=256\n",
     ),
     (
+        [NORM, "-c", "BLOCK="],
+        "error: `BLOCK=` in --constexpr is not of the form NAME=value\n",
+    ),
+    (["kernels_norms.py::"], "error: `kernels_norms.py` has 1 kernel: `rms_norm`\n"),
+    (
         [NORM, "--signature", "x_ptr"],
         "error: `x_ptr` in --signature is not of the form name:type\n"
         'hint: for example --signature "x_ptr:*bf16,n:i32"\n',

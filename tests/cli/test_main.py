@@ -75,6 +75,18 @@ def test_usage_errors_exit_with_two(undertow) -> None:
     assert undertow("derife").exit_code == 2
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_output_that_cannot_be_written(kernel: Path) -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "undertow", "derive", "k.py"],
+            stdout=full, stderr=subprocess.PIPE, cwd=kernel, text=True,
+        )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: standard output cannot be written")
+    assert "Traceback" not in result.stderr
+
+
 def on_terminal(folder: Path, *words: str) -> str:
     """What `python -m undertow` writes to a terminal."""
     controller, terminal = pty.openpty()

@@ -19,7 +19,8 @@ def bind(fn: Any, example: Example) -> dict[str, Any]:
     """The example's arguments, tuned constexprs and defaults, in the kernel's order.
 
     Raises:
-        CheckError: there are too many arguments, or one is missing or given twice.
+        CheckError: there are too many arguments, or one is missing, unknown or given
+            twice.
     """
     params = frontend.parameters(fn)
     name = frontend.unwrap(fn).__name__
@@ -28,10 +29,16 @@ def bind(fn: Any, example: Example) -> dict[str, Any]:
             f"`{name}` takes {len(params)} arguments, "
             f"the example has {len(example.args)}"
         )
-    given = dict(zip((p.name for p in params), example.args, strict=False))
+    known = [p.name for p in params]
+    given = dict(zip(known, example.args, strict=False))
     for key in example.kwargs:
         if key in given:
             raise CheckError(f"the example gives `{key}` of `{name}` twice")
+        if key not in known and key not in frontend.launch_options():
+            raise CheckError(
+                f"`{name}` has no parameter `{key}`, which the example gives",
+                why=f"its parameters are {', '.join(known)}",
+            )
     given = configured(fn, {**given, **example.kwargs})
     values: dict[str, Any] = {}
     for param in params:

@@ -14,7 +14,7 @@ from torch import Tensor
 from undertow import frontend
 from undertow.check.arguments import bind, types
 from undertow.check.example import Example
-from undertow.errors import CheckError
+from undertow.errors import CheckError, UndertowError
 from undertow.ir import Kernel, parse, print_kernel
 from undertow.runtime.arguments import grid_extents
 from undertow.runtime.derivation import capture
@@ -116,11 +116,23 @@ def subject(
         forward,
         example,
         values,
-        grid_extents(example.grid, tuple(values), tuple(values.values())),
+        _grid(example.grid, values),
         tuple(n for n in floats if n in found.loaded and (not wrt or n in wrt)),
         tuple(n for n in floats if n in found.stored and (not outputs or n in outputs)),
         found,
     )
+
+
+def _grid(grid: Any, values: Mapping[str, Any]) -> tuple[int, int, int]:
+    try:
+        return grid_extents(grid, tuple(values), tuple(values.values()))
+    except UndertowError:
+        raise
+    except Exception as error:  # the grid is the user's function
+        raise CheckError(
+            f"the grid of the example raises {type(error).__name__}: {error}",
+            hint="a function of a grid is given the arguments by name",
+        ) from error
 
 
 def _refuse_shared(

@@ -7,7 +7,10 @@ from functools import partial
 import torch
 from rich.text import Text
 
+from undertow.check.example import sizes
+from undertow.check.launch import subject
 from undertow.check.run import Check, Options, check
+from undertow.cli.derive import check_names
 from undertow.cli.examples import example_of, find_example
 from undertow.cli.messages import CommandError, console
 from undertow.cli.target import find
@@ -33,7 +36,8 @@ def run(kernel: str, example: str | None, options: Options) -> bool:
     """Checks a kernel and says whether nothing is wrong.
 
     Raises:
-        CommandError: there is no such kernel, or no example of it.
+        CommandError: there is no such kernel, no example of it, or no such input or
+            output.
         UndertowError: it cannot be captured or differentiated.
     """
     target = find(kernel)
@@ -44,6 +48,10 @@ def run(kernel: str, example: str | None, options: Options) -> bool:
             why="a function beside it returns them as (grid, kwargs)",
             hint=f"write {target.name}_example(), or pass --example file.py::function",
         )
+    if options.wrt or options.outputs:
+        example_ = example_of(target, function, **sizes(function))
+        forward = subject(target.kernel, example_).forward
+        check_names(target, forward, options.wrt, options.outputs)
     fine = True
     for outcome in check(target.kernel, function, options, partial(example_of, target)):
         show(outcome)

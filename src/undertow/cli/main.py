@@ -6,6 +6,8 @@ Neither torch nor triton is imported here: each command imports what it runs.
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -35,9 +37,18 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
+            sys.stdout.flush()
         except UndertowError as error:
             show_error(error)
             raise typer.Exit(2 if isinstance(error, CommandError) else 1) from None
+        except OSError as error:
+            if error.filename is not None:
+                raise  # not of standard output
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if not isinstance(error, BrokenPipeError):
+                fact = f"standard output cannot be written: {error.strerror}"
+                show_error(CommandError(fact))
+            raise typer.Exit(2) from None
 
     return run
 
@@ -72,6 +83,8 @@ KERNEL = "Types of the arguments"
 GRADIENT = "What is differentiated"
 OUTPUT = "Output"
 CHECKS = "What is checked"
+
+MAX_SEED = 2**32 - 1
 
 
 class Dtype(StrEnum):
@@ -268,7 +281,10 @@ def demo(
     device: Annotated[
         Device, typer.Option("--device", help="Where to train.")
     ] = Device.auto,
-    seed: Annotated[int, typer.Option("--seed", help="Of weights and images.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", help="Of weights and images.", min=0, max=MAX_SEED),
+    ] = 0,
     batch: Annotated[
         int | None, typer.Option("--batch", help="Images a step.", min=1)
     ] = None,
@@ -310,7 +326,11 @@ def check(
     seed: Annotated[
         int,
         typer.Option(
-            "--seed", help="Of the example and cotangents.", rich_help_panel=CHECKS
+            "--seed",
+            help="Of the example and cotangents.",
+            min=0,
+            max=MAX_SEED,
+            rich_help_panel=CHECKS,
         ),
     ] = 0,
     allow_unwritten: Annotated[

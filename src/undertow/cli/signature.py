@@ -72,7 +72,7 @@ def given(dtype: str | None, signature: str | None, constexprs: Iterable[str]) -
 
 def _constexpr(text: str) -> tuple[str, object]:
     name, equals, value = (piece.strip() for piece in text.partition("="))
-    if not equals or not name:
+    if not equals or not name or not value:
         raise CommandError(
             f"`{text}` in --constexpr is not of the form NAME=value",
             hint="for example --constexpr BLOCK=256",

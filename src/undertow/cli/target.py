@@ -74,7 +74,7 @@ def _no_kernel(file: str, name: str, known: list[str], other: bool) -> CommandEr
     listed = ", ".join(f"`{n}`" for n in known)
     if not name:
         return CommandError(
-            f"`{file}` has {len(known)} kernels: {listed}",
+            f"`{file}` has {len(known)} kernel{'s'[: len(known) - 1]}: {listed}",
             hint=f"name one: {file}::{known[0]}",
         )
     fact = f"`{file}` has no kernel `{name}`"

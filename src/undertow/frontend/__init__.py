@@ -8,9 +8,18 @@ from undertow.frontend.capture import (
     Parameter,
     capture,
     capture_text,
+    launch_options,
     parameters,
     unwrap,
 )
 from undertow.frontend.lift import lift_text
 
-__all__ = ["Parameter", "capture", "capture_text", "lift_text", "parameters", "unwrap"]
+__all__ = [
+    "Parameter",
+    "capture",
+    "capture_text",
+    "launch_options",
+    "lift_text",
+    "parameters",
+    "unwrap",
+]

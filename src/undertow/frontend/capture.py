@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from undertow.errors import CaptureError
@@ -114,6 +114,18 @@ def capture(
     names = [name for key, type_ in types.items() for name in _flat_names(key, type_)]
     fixed = {p.name: values[p.name] for p in parameters(jit) if p.name in values}
     return lift(funcs, names=names, constexprs=fixed)
+
+
+def launch_options() -> frozenset[str]:
+    """The keywords of a launch that are no parameters, such as `num_warps`."""
+    from triton.backends import backends
+    from triton.backends.compiler import GPUTarget
+
+    backend: Any = backends["nvidia"].compiler(GPUTarget(*_TARGET))
+    names = {field.name for field in fields(backend.parse_options({}))}
+    return frozenset(
+        names | {"warmup", "waves_per_eu", "matrix_instr_nonkdim", "kpack"}
+    )
 
 
 def capture_text(
