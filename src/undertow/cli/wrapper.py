@@ -31,8 +31,14 @@ def _in_layout(tensor, shape, strides):
     """`tensor`, or a copy of it, with the given strides."""
     if tensor.stride() == strides:
         return tensor
-    copy = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return copy.copy_(tensor)
+    return _strided(shape, strides, tensor.dtype, tensor.device).copy_(tensor)
+
+
+def _strided(shape, strides, dtype, device):
+    """Zeros with the given strides, and zeros in the gaps between them."""
+    span = 1 + sum((n - 1) * step for n, step in zip(shape, strides))
+    flat = torch.zeros(0 if 0 in shape else span, dtype=dtype, device=device)
+    return flat.as_strided(shape, strides)
 
 
 def _zeros(tensor, dtype):
@@ -40,10 +46,7 @@ def _zeros(tensor, dtype):
     strides = zip(tensor.stride(), tensor.shape)
     if any(stride == 0 and size > 1 for stride, size in strides):
         raise ValueError("elements of an input share memory: pass a contiguous copy")
-    zeros = torch.empty_strided(
-        tensor.shape, tensor.stride(), dtype=dtype, device=tensor.device
-    )
-    return zeros.zero_()
+    return _strided(tensor.shape, tensor.stride(), dtype, tensor.device)
 '''
 
 

@@ -251,12 +251,14 @@ def buffer(
     *,
     zero: bool = False,
 ) -> Tensor:
-    """A tensor of the given strides, whose storage holds what lies in between too."""
+    """A tensor of the given strides, whose storage holds what lies in between too.
+
+    That is zero in any case: a kernel may read it.
+    """
     if is_dense(size, stride) or 0 in size:
         dense = torch.empty_strided(size, stride, dtype=dtype, device=device)
         return dense.zero_() if zero else dense
-    make = torch.zeros if zero else torch.empty
-    flat = make(span(size, stride), dtype=dtype, device=device)
+    flat = torch.zeros(span(size, stride), dtype=dtype, device=device)
     return flat.as_strided(size, stride)
 
 

@@ -11,12 +11,16 @@ from torch import Tensor
 from undertow.analysis.exclusive import Exclusive
 from undertow.analysis.launch import Launch, at_launch
 from undertow.errors import LaunchError
-from undertow.ir import Kernel, walk
+from undertow.ir import Access, Kernel, Op, walk
 from undertow.runtime.arguments import Pick, picker
-from undertow.runtime.geometry import Layout, meets_itself, repeats
+from undertow.runtime.geometry import Layout, is_dense, meets_itself, repeats
 from undertow.runtime.plan import Plan, make_plan, settle
 from undertow.runtime.specialisation import Specialisation
+from undertow.runtime.touches import touched
 from undertow.transform.differentiate import OutputStores
+from undertow.transform.roles import (
+    _last_stores as last_stores,  # pyright: ignore[reportPrivateUsage]
+)
 
 Extents = tuple[int, int, int]
 
@@ -108,7 +112,11 @@ def record(
     derivation = settle(spec, wrt, spec.outputs, launch)
     backward = derivation.backward
     _check_layouts(spec, layouts, wrt)
-    check_stores(backward.forward, backward.stores, launch)
+    touches = _Touches(spec, backward.forward, layouts, tensors, scalars, grid)
+    check_stores(backward.forward, backward.stores, launch, touches)
+    for name, layout in zip(names, layouts, strict=True):
+        if name in wrt or name in spec.stored:
+            _check_gaps(name, layout, touches)
     read = {p.name for p in backward.kernel.params}
     passed = (*spec.stored, *(n for n in names if n in wrt and n not in spec.stored))
     saved = tuple(n for n in names if n in read and n not in spec.stored)
@@ -144,16 +152,78 @@ def _check_layouts(
             )
 
 
+@dataclass(frozen=True, slots=True)
+class _Touches:
+    """What a launch touches of its arguments, followed where nothing is proved."""
+
+    specialisation: Specialisation
+    kernel: Kernel
+    layouts: Sequence[Layout]
+    tensors: Sequence[Tensor]
+    scalars: Sequence[Any]
+    grid: Extents
+
+    def count(self, name: str, accesses: Sequence[Op]) -> Tensor | None:
+        """How often each element of `name` is touched, if that depends on no data."""
+        index = self.specialisation.tensors.index(name)
+        span, device = self.layouts[index].span, self.tensors[index].device
+        return touched(self.kernel, accesses, self._number, self.grid, span, device)
+
+    def _number(self, name: str) -> Any:
+        self.specialisation.read(name)
+        return self.scalars[self.specialisation.scalars.index(name)]
+
+
+def _accesses(kernel: Kernel, name: str) -> list[Op]:
+    return [
+        op
+        for op in walk(kernel.body)
+        if op.opcode in ("load", "store") and op.operands[0].name == name
+    ]
+
+
+def _check_gaps(name: str, layout: Layout, touches: _Touches) -> None:
+    """Refuses accesses to what lies between a tensor's own elements.
+
+    Autograd knows nothing of that memory: what is written there has no history, and
+    what is read there gets no gradient.
+    """
+    if is_dense(layout.size, layout.stride) or 0 in layout.size:
+        return
+    for access in _accesses(touches.kernel, name):
+        counts = touches.count(name, [access])
+        if counts is None:
+            continue
+        own = counts.as_strided(layout.size, layout.stride)
+        own.zero_()
+        if counts.any():
+            verb = "read" if access.opcode == "load" else "written"
+            raise LaunchError(
+                f"`{name}` is accessed between its elements",
+                loc=access.loc,
+                kernel=touches.kernel.name,
+                why=f"it is a view with strides {layout.stride}, and element "
+                f"{int(counts.argmax())} behind its first one, which is not part of "
+                f"it, is {verb}; autograd sees nothing of that",
+                hint="pass the tensor that it is a view of, or a contiguous copy",
+            )
+
+
 def check_stores(
-    kernel: Kernel, stores: Sequence[OutputStores], launch: Launch
+    kernel: Kernel,
+    stores: Sequence[OutputStores],
+    launch: Launch,
+    touches: _Touches | None = None,
 ) -> None:
     """Refuses a launch in which an element is known to be written several times.
 
     Each of the stores would read the element's cotangent, and the gradient would be a
-    multiple of the right one.
+    multiple of the right one. Where neither is proved the stores are followed.
     """
     for store in stores:
         reason = _repeated(store, launch)
+        if not reason and touches is not None:
+            reason = _followed(store, launch, touches)
         if reason:
             place = next(
                 op.loc
@@ -185,6 +255,34 @@ def _repeated(store: OutputStores, launch: Launch) -> str:
         return "" if finding.holds(launch) else _standstill(finding, launch)
     several = finding.axis is not None and launch[f"grid{finding.axis}"] > 1
     return finding.reason if several or finding.certain else ""
+
+
+def _followed(store: OutputStores, launch: Launch, touches: _Touches) -> str:
+    """Why elements are written several times, found by following the addresses."""
+    finding, kernel = store.finding, touches.kernel
+    if 0 in touches.grid or (isinstance(finding, Exclusive) and finding.holds(launch)):
+        return ""
+    last = [op for op, _ in last_stores(kernel, kernel.param(store.of))]
+    counts = touches.count(store.of, last)
+    if counts is None:  # the indices are data: a race, as `undertow check` may find
+        return ""
+    if not counts.numel() or int(counts.max()) < 2:
+        every = [op for op in _accesses(kernel, store.of) if op.opcode == "store"]
+        return _masked_apart(last, every)
+    element = int(counts.argmax())
+    return f"element {element} is written {int(counts[element])} times in this launch"
+
+
+def _masked_apart(last: Sequence[Op], every: Sequence[Op]) -> str:
+    """Whether a store that was not counted shows where the counted one is masked."""
+    for store in every:
+        if store in last:
+            continue
+        access = Access.of(store)
+        over = [a for a in map(Access.of, last) if a.offsets == access.offsets]
+        if not any(a.mask is None or a.mask is access.mask for a in over):
+            return "stores under different masks may meet in this launch"
+    return ""
 
 
 def _standstill(finding: Exclusive, launch: Launch) -> str:

@@ -20,7 +20,7 @@ from undertow.transform.rebuild import Env, rebuild, with_body
 LOCK = threading.RLock()
 """Held while a kernel is captured or derived: Triton's front end is not for threads."""
 
-_EVALUATING = threading.Lock()
+EVALUATING = threading.Lock()
 
 MAX_KEPT = 4096
 """Geometries kept in memory for a specialisation; training repeats a handful."""
@@ -179,5 +179,5 @@ def run_on_cpu(
 ) -> None:
     """Executes `kernel` with the evaluator, which is not for threads."""
     arguments = {p.name: values[p.name] for p in kernel.params}
-    with _EVALUATING:
+    with EVALUATING:
         evaluate.run(kernel, arguments, grid)

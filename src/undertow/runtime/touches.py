@@ -1,0 +1,121 @@
+"""Which elements a launch touches, found by running its addresses and nothing else.
+
+It is asked where the analysis has no proof, once for each geometry: a kernel is built
+that counts at the addresses of some accesses, under their masks and branches, and the
+evaluator runs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undertow import evaluate
+from undertow.errors import LaunchError
+from undertow.ir import (
+    I32,
+    Access,
+    Builder,
+    Kernel,
+    Op,
+    PointerType,
+    TensorType,
+    Value,
+    walk,
+)
+from undertow.runtime.specialisation import EVALUATING
+from undertow.transform.rebuild import Env, copy, rebuild, remove_dead
+
+MAX_LANES = {"cpu": 1 << 28, "cuda": 1 << 32}
+"""How many lanes are run; beyond, a launch is refused."""
+
+
+def touched(
+    kernel: Kernel,
+    accesses: Collection[Op],
+    number: Callable[[str], Any],
+    grid: tuple[int, int, int],
+    span: int,
+    device: torch.device,
+) -> Tensor | None:
+    """How often each element is touched by some accesses to one buffer.
+
+    Args:
+        kernel: the kernel that they are part of.
+        accesses: loads and stores, all of one parameter.
+        number: the scalar arguments that addresses depend on.
+        grid: three extents.
+        span: elements of the buffer.
+        device: where to count.
+
+    Returns:
+        One count an element; None if addresses or masks depend on loaded data.
+
+    Raises:
+        LaunchError: an access is out of bounds, or there are too many to follow.
+    """
+    base = next(iter(accesses)).operands[0]
+    counting = _counting(kernel, accesses)
+    if any(op.opcode == "load" for op in walk(counting.body)):
+        return None
+    lanes = math.prod(grid) * sum(math.prod(_lanes(op)) for op in accesses)
+    if lanes > MAX_LANES.get(device.type, 1 << 28):
+        raise LaunchError(
+            f"the launch is too large to find out which elements of `{base.name}` it "
+            "touches",
+            loc=next(iter(accesses)).loc,
+            kernel=kernel.name,
+            why=f"there are {lanes} lanes, and no proof covers their addresses",
+            hint="pass contiguous tensors, and addresses that differ between programs "
+            "without minimum or modulo",
+        )
+    counts = torch.zeros(span, dtype=torch.int32, device=device)
+    if lanes == 0:
+        return counts
+    arguments = {
+        p.name: counts if p.name == base.name else number(p.name)
+        for p in counting.params
+    }
+    with EVALUATING, torch.no_grad():
+        evaluate.run(counting, arguments, grid)
+    return counts
+
+
+def _lanes(op: Op) -> tuple[int, ...]:
+    value = op.result if op.opcode == "load" else Access.of(op).value
+    assert value is not None
+    return value.shape
+
+
+def _counting(kernel: Kernel, accesses: Collection[Op]) -> Kernel:
+    """A kernel that counts where `accesses` go, with what that depends on."""
+    b = Builder()
+    base = next(iter(accesses)).operands[0]
+    counts = Value(PointerType(I32), base.name)
+
+    def visit(op: Op, env: Env) -> None:
+        if op in accesses:
+            access = Access.of(op)
+            b.atomic_add(
+                Access(
+                    counts,
+                    tuple(env[v] for v in access.offsets),
+                    b.const(1, TensorType(I32, _lanes(op))),
+                    None if access.mask is None else env[access.mask],
+                    None,
+                )
+            )
+        if op.opcode == "load":  # stays only if addresses depend on what it loads
+            copy(b, op, env)
+
+    handlers = dict.fromkeys(("load", "store", "atomic_add"), visit)
+    env: Env = {p: p for p in kernel.params}
+    rebuild(b, kernel.body.ops, env, handlers)
+    body = remove_dead(b.block)
+    used: set[Value] = {v for op in walk(body) for v in op.operands}
+    params = tuple(p for p in (counts, *kernel.params) if p in used)
+    return Kernel(kernel.name, params, body, kernel.loc, kernel.constexprs)

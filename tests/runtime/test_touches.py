@@ -1,0 +1,182 @@
+"""Launches that are followed: stores that meet, and accesses between elements."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from undertow import LaunchError, differentiable
+from undertow.runtime import recording, touches
+from undertow.runtime.geometry import buffer, in_layout_of
+
+from .comparison import close, leaf
+from .kernels import fill, rows, scale
+
+N = 8
+
+
+@differentiable
+@triton.jit
+def overlapping(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """The last block is moved back until it fits."""
+    start = tl.minimum(tl.program_id(0) * BLOCK, n - BLOCK)
+    offs = start + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, x * x)
+
+
+@differentiable
+@triton.jit
+def pitched(x_ptr, y_ptr, pitch, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    tl.store(y_ptr + row * pitch + cols, tl.load(x_ptr + row * BLOCK + cols))
+
+
+@differentiable
+@triton.jit
+def square(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(y_ptr + offs, x * x, mask=offs < n)
+
+
+@differentiable
+@triton.jit
+def scattered(x_ptr, index_ptr, y_ptr):
+    program = tl.program_id(0)
+    tl.store(y_ptr + tl.load(index_ptr + program), tl.load(x_ptr + program))
+
+
+@differentiable
+@triton.jit
+def masked(x_ptr, y_ptr, limit, BLOCK: tl.constexpr):
+    """Only some programs store, as a float argument says."""
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, 2 * x, mask=(tl.program_id(0) + 0.5) * offs < limit * offs)
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the kernels that are followed from now on."""
+    names: list[str] = []
+
+    def note(kernel, *rest):  # type: ignore[no-untyped-def]
+        names.append(kernel.name)
+        return touches.touched(kernel, *rest)
+
+    monkeypatch.setattr(recording, "touched", note)
+    return names
+
+
+def test_blocks_that_overlap():
+    x, y = leaf(12), torch.zeros(12)
+    with pytest.raises(LaunchError, match="written several times") as caught:
+        overlapping[(2,)](x, y, 12, BLOCK=8)
+    assert "element 4 is written 2 times" in str(caught.value)
+    assert "tl.store(y_ptr + offs, x * x)" in str(caught.value)
+    assert not y.any()
+
+
+def test_blocks_that_do_not_overlap_are_followed_once(followed: list[str]):
+    for _ in range(3):
+        x, y = leaf(16), torch.zeros(16)
+        overlapping[(2,)](x, y, 16, BLOCK=8)
+        y.sum().backward()
+        close(x.grad, 2 * x.detach())
+    assert followed == ["overlapping"]
+
+
+@pytest.mark.parametrize("pitch", [1, 3])
+def test_rows_that_overlap(pitch: int):
+    with pytest.raises(LaunchError, match="written several times"):
+        pitched[(2,)](leaf(2, 4), torch.zeros(20), pitch, BLOCK=4)
+
+
+def test_what_is_proved_is_not_followed(followed: list[str]):
+    x, w, y = leaf(30), leaf(30), torch.zeros(30)
+    scale[(1,)](x, w, y, 30, BLOCK=32)
+    pitched[(2,)](leaf(2, 4), torch.zeros(20), 5, BLOCK=4)
+    assert followed == []
+
+
+def test_indices_that_are_data_are_accepted():
+    x, y = leaf(3), torch.zeros(3)
+    scattered[(3,)](x, torch.tensor([2, 0, 1]), y)
+    ct = torch.randn(3)
+    y.backward(ct)
+    close(x.grad, ct[[2, 0, 1]])
+
+
+def test_verdicts_depend_on_the_numbers_that_were_looked_at():
+    for limit, right in ((1.0, True), (2.0, False), (1.0, True)):
+        x, y = leaf(N), torch.zeros(N)
+        if right:
+            masked[(2,)](x, y, limit, BLOCK=N)
+            y.sum().backward()
+            close(x.grad, torch.tensor([0.0] + [2.0] * (N - 1)))
+        else:
+            with pytest.raises(LaunchError, match="written several times"):
+                masked[(2,)](x, y, limit, BLOCK=N)
+
+
+def test_too_large_to_follow(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(touches.MAX_LANES, "cpu", 15)
+    with pytest.raises(LaunchError, match="too large to find out"):
+        overlapping[(3,)](leaf(24), torch.zeros(24), 24, BLOCK=8)
+
+
+# -- between elements --
+
+
+def test_writes_between_elements():
+    base = torch.zeros(2 * N)
+    with pytest.raises(LaunchError, match="accessed between its elements") as caught:
+        square[(1,)](leaf(N), base[::2], N, BLOCK=N)
+    assert "tl.store(y_ptr + offs" in str(caught.value)
+    assert "pass the tensor that it is a view of" in str(caught.value)
+    assert not base.any()
+
+
+def test_reads_between_elements():
+    x = leaf(2 * N)
+    with pytest.raises(LaunchError, match="`x_ptr` is accessed between its elements"):
+        square[(1,)](x[::2], torch.zeros(N), N, BLOCK=N)
+    fixed = torch.randn(2 * N)  # nobody asks for its gradient
+    scale[(1,)](leaf(N), fixed[::2], torch.zeros(N), N, BLOCK=N)
+
+
+@pytest.mark.parametrize("view", [lambda t: t[:, :5], lambda t: t[:, ::2]])
+def test_views_that_are_kept_to(view, followed: list[str]):  # type: ignore[no-untyped-def]
+    def given(t: Tensor) -> Tensor:
+        return view(t)
+
+    x, w, y = leaf(3, 10), leaf(5), torch.zeros(3, 10)
+    a, b = given(x), given(y)
+    rows[(3,)](a, w, b, *a.stride(), *b.stride(), 5, BLOCK=N)
+    y.sum().backward()
+    want = torch.zeros(3, 10)
+    given(want).copy_(a.detach().cos() * w.detach())
+    close(x.grad, want)
+    assert followed == ["rows", "rows"]
+
+
+def test_gaps_of_buffers_are_zero():
+    for _ in range(20):
+        junk = torch.full((15,), float("nan"))
+        del junk
+        made = in_layout_of(torch.ones(N), (2,))
+        between = made.as_strided((N - 1,), (2,), 1)
+        assert not between.any()
+        fresh = buffer((N,), (2,), torch.float32, torch.device("cpu"))
+        assert not fresh.as_strided((N - 1,), (2,), 1).any()
+
+
+def test_part_of_a_view_with_gaps():
+    y = torch.zeros(3, 10)[:, :1]
+    fill[(1,)](leaf(N), y, 0, 1, BLOCK=N)
+    y.sum().backward()
