@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,11 @@ POINTERS: dict[torch.dtype, str] = {
     torch.int16: "*i16",
     torch.int32: "*i32",
     torch.int64: "*i64",
+    **{
+        getattr(torch, f"uint{bits}"): f"*u{bits}"
+        for bits in (16, 32, 64)
+        if hasattr(torch, f"uint{bits}")
+    },
     torch.float8_e4m3fn: "*fp8e4nv",
     torch.float8_e5m2: "*fp8e5",
     torch.float16: "*fp16",
@@ -39,6 +46,13 @@ Key = tuple[object, ...]
 """What a specialisation depends on: dtypes, kinds of numbers, values of constexprs."""
 
 Grid = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
+
+OPTIONS = frozenset(
+    "num_warps num_stages num_ctas maxnreg enable_fp_fusion debug warmup extern_libs "
+    "launch_cooperative_grid launch_pdl ptx_options ir_override sanitize_overflow "
+    "instrumentation_mode grid".split()
+)
+"""Keywords of a launch that are no parameters, in every version of Triton."""
 
 _HALF = 1 << 31
 
@@ -107,6 +121,12 @@ class Binder:
             raise self._error(f"takes {len(self.names)} arguments, got {count}")
         where = {name: index for index, name in enumerate(self.names[:count])}
         for index, name in enumerate(keywords, start=count):
+            if name not in self.names and name not in launch_options():
+                close = difflib.get_close_matches(name, self.names, 1)
+                raise self._error(
+                    f"has no parameter `{name}`",
+                    f"did you mean `{close[0]}`?" if close else "",
+                )
             if name in where:
                 raise self._error(f"got two values for `{name}`")
             where[name] = index
@@ -158,6 +178,22 @@ class Binder:
 
     def _error(self, fact: str, hint: str = "") -> LaunchError:
         return LaunchError(f"`{self.kernel}` {fact}", hint=hint)
+
+
+@functools.cache
+def launch_options() -> frozenset[str]:
+    """Keywords that Triton takes for options of a launch, whatever the device."""
+    known = set(OPTIONS)
+    try:
+        from triton.backends import backends
+    except ImportError:
+        return OPTIONS
+    for backend in backends.values():
+        module = sys.modules.get(backend.compiler.__module__)
+        for found in vars(module).values() if module else ():
+            if isinstance(found, type) and found.__name__.endswith("Options"):
+                known.update(getattr(found, "__dataclass_fields__", ()))
+    return frozenset(known)
 
 
 def _kind(value: Any) -> object:
