@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -147,6 +148,12 @@ def _buffer(
             f"`{param.name}` is a pointer, got {type(argument).__name__}",
             kernel=kernel.name,
         )
+    if argument.is_meta or argument.layout is not torch.strided:
+        raise LaunchError(
+            f"`{param.name}` is a tensor {without_memory(argument)}",
+            kernel=kernel.name,
+            hint="pass a dense tensor that has memory",
+        )
     held, wanted = argument.dtype, torch_dtype(element, None)
     if element.is_float and held.is_floating_point:
         fits = held == wanted or float_dtype is not None
@@ -161,6 +168,13 @@ def _buffer(
     if element.is_int and held != wanted:
         elements = elements.view(wanted)
     return Buffer(argument, elements)
+
+
+def without_memory(tensor: Tensor) -> str:
+    """Why a kernel cannot work on a tensor, or nothing."""
+    if tensor.layout is not torch.strided:
+        return f"of layout {tensor.layout}"
+    return "on the meta device, which has no memory" if tensor.is_meta else ""
 
 
 def _is_integer(dtype: torch.dtype) -> bool:
@@ -180,12 +194,28 @@ def _scalar(
             f"`{param.name}` is {dtype}, got {type(argument).__name__}",
             kernel=kernel.name,
         )
-    value = (
-        _integer(kernel, param, int(argument), dtype)
-        if dtype.is_int
-        else float(argument)
-    )
-    return torch.full((1,), value, dtype=torch_dtype(dtype, float_dtype), device=device)
+    held = torch_dtype(dtype, float_dtype)
+    if dtype.is_int:
+        value = _integer(kernel, param, int(argument), dtype)
+    else:
+        value = _float(kernel, param, argument, held)
+    return torch.full((1,), value, dtype=held, device=device)
+
+
+def _float(
+    kernel: Kernel, param: Value, argument: int | float, held: torch.dtype
+) -> float:
+    try:
+        value = float(argument)
+    except OverflowError:  # an integer
+        value = sys.float_info.max
+    if sys.float_info.max >= abs(value) > torch.finfo(held).max:
+        raise LaunchError(
+            f"`{param.name}` is {param.tensor_type.dtype}, {argument} does not fit",
+            kernel=kernel.name,
+            why="Triton takes floats for float32, unless a parameter is annotated",
+        )
+    return value
 
 
 def _integer(kernel: Kernel, param: Value, value: int, dtype: DType) -> int:

@@ -207,7 +207,6 @@ def _backward(ctx: Any, *cotangents: Tensor | None) -> Any:
     return tuple(gradients)
 
 
-
 def _plan(
     recording: Recording,
     needed: tuple[bool, ...],

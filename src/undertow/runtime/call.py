@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from undertow.errors import LaunchError
+from undertow.errors import LaunchError, UndertowError
 from undertow.runtime.arguments import Grid, Key, Values, grid_extents
 from undertow.runtime.geometry import aliases, near
-from undertow.runtime.recording import Recording, record
+from undertow.runtime.recording import Recording, record, refuse_memoryless
 from undertow.runtime.specialisation import Specialisation
 
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")
 """Options of the forward's launch that its backward takes over."""
+
+
+def _with_pairs(error: UndertowError, pairs: Mapping[str, str]) -> UndertowError:
+    """An error about arguments that were made one, saying which ones."""
+    same = copy.copy(error)
+    same.why = (
+        *error.why,
+        *(f"`{a}` and `{b}` are the same memory in this launch"
+          for b, a in pairs.items()),
+    )  # fmt: skip
+    return same
 
 
 class Kernel(Protocol):
@@ -79,18 +92,31 @@ class Call:
         self.extents = grid_extents(self.grid, specialisation.names, values)
         recording = self._look_up()
         written = recording.written
-        if near(self.tensors, recording.reach, written):
+        try:
+            meet = near(self.tensors, recording.reach, written)
+        except RuntimeError:
+            refuse_memoryless(specialisation, self.tensors)
+            raise
+        if meet:
+            refuse_memoryless(specialisation, self.tensors)  # their address is 0
             kernel, names = specialisation.forward.name, specialisation.tensors
             pairs = aliases(kernel, names, self.tensors, written)
             if pairs:
-                self.specialisation = specialisation.with_aliases(pairs)
-                self._look_up()
+                try:
+                    self.specialisation = specialisation.with_aliases(pairs)
+                    self._look_up()
+                except UndertowError as error:
+                    raise _with_pairs(error, pairs) from None
 
     def _look_up(self) -> Recording:
         spec = self.specialisation
         tensors = self.tensors = spec.take_tensors(self.values)
         scalars = self.scalars = spec.take_scalars(self.values)
-        geometry = tuple([(t.shape, t.stride(), t.requires_grad) for t in tensors])
+        try:
+            geometry = tuple([(t.shape, t.stride(), t.requires_grad) for t in tensors])
+        except RuntimeError:
+            refuse_memoryless(spec, tensors)
+            raise
         key = (geometry, self.extents, spec.numbers(scalars))
         recording = spec.kept.get(key)
         if recording is None:

@@ -67,7 +67,8 @@ def derive(
     """Derives the backward of a Triton kernel.
 
     Args:
-        fn: a function decorated with `triton.jit`, also under autotune or heuristics.
+        fn: a function decorated with `triton.jit`, also under autotune, heuristics or
+            `undertow.differentiable`.
         signature: Triton's type of each parameter passed at run time, such as
             `"*bf16"`, `"i32"` or `"fp32"`.
         constexprs: the values of the other parameters.
@@ -78,6 +79,10 @@ def derive(
         CaptureError: Triton does not compile the kernel.
         UnsupportedError: it uses something that has no derivative here.
     """
+    from undertow.runtime.differentiable import Differentiable
+
+    if isinstance(fn, Differentiable):
+        fn = fn.fn
     return Derivation(differentiate(capture(fn, signature, constexprs), wrt, outputs))
 
 

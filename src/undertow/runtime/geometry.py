@@ -114,7 +114,8 @@ def aliases(
                 pairs[b] = a
             elif overlap(tensors[i], tensors[j]):
                 raise LaunchError(
-                    f"`{a}` is written, and shares memory with `{b}`",
+                    f"`{a}` is written, and shares memory with `{b}`: some of their "
+                    "elements are the same memory",
                     kernel=kernel,
                     why="what is read may be overwritten by another program, and "
                     "autograd does not know that both are one",

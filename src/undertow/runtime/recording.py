@@ -11,6 +11,7 @@ from torch import Tensor
 from undertow.analysis.exclusive import Exclusive
 from undertow.analysis.launch import Launch, at_launch
 from undertow.errors import LaunchError
+from undertow.evaluate.launch import without_memory
 from undertow.ir import Access, Kernel, Op, walk
 from undertow.runtime.arguments import Pick, picker
 from undertow.runtime.geometry import Layout, is_dense, meets_itself, repeats
@@ -106,12 +107,13 @@ def record(
         LaunchError: the gradient of this launch is not defined.
     """
     names = spec.tensors
+    refuse_memoryless(spec, tensors)
     layouts = tuple(Layout.of(t) for t in tensors)
     wrt = frozenset(n for n, t in zip(names, tensors, strict=True) if t.requires_grad)
+    _check_layouts(spec, layouts, wrt)
     launch = spec.launch(scalars, grid)
     derivation = settle(spec, wrt, spec.outputs, launch)
     backward = derivation.backward
-    _check_layouts(spec, layouts, wrt)
     touches = _Touches(spec, backward.forward, layouts, tensors, scalars, grid)
     check_stores(backward.forward, backward.stores, launch, touches)
     for name, layout in zip(names, layouts, strict=True):
@@ -139,11 +141,30 @@ def record(
     )
 
 
+def refuse_memoryless(spec: Specialisation, tensors: Sequence[Tensor]) -> None:
+    """Refuses tensors that no kernel can work on: sparse ones, and meta tensors."""
+    for name, tensor in zip(spec.tensors, tensors, strict=True):
+        fault = without_memory(tensor)
+        if fault:
+            raise LaunchError(
+                f"`{name}` is a tensor {fault}",
+                kernel=spec.forward.name,
+                hint="pass a dense tensor that has memory",
+            )
+
+
 def _check_layouts(
     spec: Specialisation, layouts: Sequence[Layout], wrt: frozenset[str]
 ) -> None:
     for name, layout in zip(spec.tensors, layouts, strict=True):
         written = name in spec.stored
+        if name in wrt and layout.dtype.is_floating_point and layout.dtype.itemsize < 2:
+            raise LaunchError(
+                f"`{name}` of dtype {layout.dtype} requires a gradient",
+                kernel=spec.forward.name,
+                why="such numbers carry too few bits for a gradient",
+                hint="detach it, or convert it to a wider type before the launch",
+            )
         if (written and repeats(layout)) or (name in wrt and meets_itself(layout)):
             raise LaunchError(
                 f"elements of `{name}` share memory, and its gradient is not defined",

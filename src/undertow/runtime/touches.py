@@ -28,7 +28,7 @@ from undertow.ir import (
     walk,
 )
 from undertow.runtime.specialisation import EVALUATING
-from undertow.transform.rebuild import Env, copy, rebuild, remove_dead
+from undertow.transform.rebuild import Env, Handler, copy, rebuild, remove_dead
 
 MAX_LANES = {"cpu": 1 << 28, "cuda": 1 << 32}
 """How many lanes are run; beyond, a launch is refused."""
@@ -112,7 +112,9 @@ def _counting(kernel: Kernel, accesses: Collection[Op]) -> Kernel:
         if op.opcode == "load":  # stays only if addresses depend on what it loads
             copy(b, op, env)
 
-    handlers = dict.fromkeys(("load", "store", "atomic_add"), visit)
+    handlers: dict[str, Handler] = {}
+    for opcode in ("load", "store", "atomic_add"):
+        handlers[opcode] = visit
     env: Env = {p: p for p in kernel.params}
     rebuild(b, kernel.body.ops, env, handlers)
     body = remove_dead(b.block)

@@ -1,0 +1,136 @@
+"""Arguments that no kernel can take, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from undertow import LaunchError, UndertowError, derive, differentiable
+from undertow.runtime.arguments import launch_options
+
+from .comparison import close, leaf
+
+N = 4
+
+
+@differentiable
+@triton.jit
+def scaled(x_ptr, y_ptr, factor, BLOCK: tl.constexpr, RELU: tl.constexpr = False):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs).to(tl.float32)
+    if RELU:
+        x = tl.maximum(x, 0.0)
+    tl.store(y_ptr + offs, x * factor)
+
+
+@differentiable
+@triton.jit
+def squared(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, x * x)
+
+
+@differentiable
+@triton.jit
+def shifted(x_ptr, n_ptr, y_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    n = (tl.load(n_ptr + offs) >> 1).to(tl.float64)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs) * n)
+
+
+def test_keywords_that_are_no_parameters():
+    x, y = leaf(N), torch.zeros(N)
+    for given in (x, x.detach()):
+        with pytest.raises(LaunchError, match="has no parameter `RELUE`") as caught:
+            scaled[(1,)](given, y, 2.0, BLOCK=N, RELUE=True)
+        assert caught.value.hint == "did you mean `RELU`?"
+        with pytest.raises(LaunchError, match="has no parameter `zzz`"):
+            scaled[(1,)](given, y, 2.0, BLOCK=N, zzz=True)
+    scaled[(1,)](x, y, 2.0, BLOCK=N, num_warps=2, num_ctas=1, debug=False, maxnreg=64)
+    y.sum().backward()
+    assert {"waves_per_eu", "launch_pdl", "enable_reflect_ftz"} & launch_options()
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: torch.empty(N, device="meta"), "on the meta device"),
+        (lambda: torch.eye(N).to_sparse(), "of layout torch.sparse_coo"),
+        (lambda: torch.eye(N).to_sparse_csr(), "of layout torch.sparse_csr"),
+    ],
+)
+def test_tensors_without_memory(make: Callable[[], Tensor], words: str, grad: bool):
+    for _ in range(2):
+        x = make().requires_grad_(grad)
+        y = torch.empty(N, device=x.device)
+        with pytest.raises(LaunchError, match=words):
+            scaled[(1,)](x, y, 1.5, BLOCK=N)
+
+
+def test_meta_tensors_of_a_known_geometry():
+    x, y = leaf(N), torch.zeros(N)
+    scaled[(1,)](x, y, 1.25, BLOCK=N)
+    meta = torch.empty(N, device="meta", requires_grad=True)
+    with pytest.raises(LaunchError, match="on the meta device"):
+        scaled[(1,)](meta, torch.empty(N, device="meta"), 1.25, BLOCK=N)
+
+
+def test_fp8_inputs_that_require_a_gradient():
+    x = torch.ones(N).to(torch.float8_e4m3fn).requires_grad_()
+    with pytest.raises(LaunchError, match="float8_e4m3fn requires a gradient"):
+        scaled[(1,)](x, torch.zeros(N), 1.5, BLOCK=N)
+
+
+@pytest.mark.parametrize("factor", [1e300, -1e39])
+def test_floats_beyond_float32(factor: float):
+    with pytest.raises(LaunchError, match="does not fit"):
+        scaled[(1,)](leaf(N), torch.zeros(N), factor, BLOCK=N)
+
+
+def test_infinite_floats():
+    x, y = leaf(N), torch.zeros(N)
+    scaled[(1,)](x, y, float("inf"), BLOCK=N)
+    assert y.isinf().all()
+
+
+def test_derive_takes_what_differentiable_made():
+    types = {"x_ptr": "*fp32", "y_ptr": "*fp32"}
+    found = derive(squared, types, {"BLOCK": N})
+    assert found.source == derive(squared.fn, types, {"BLOCK": N}).source
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_unsigned_integers(bits: int):
+    dtype = getattr(torch, f"uint{bits}", None)
+    if dtype is None:
+        pytest.skip("this torch has no such dtype")
+    top = (1 << bits) - 1
+    n = torch.tensor([-1, 2, 3, 4], dtype=getattr(torch, f"int{bits}")).view(dtype)
+    if bits == 8:
+        n = torch.tensor([255, 2, 3, 4], dtype=torch.uint8)
+    x, y = leaf(N).double(), torch.zeros(N, dtype=torch.float64)
+    x = x.detach().requires_grad_()
+    shifted[(1,)](x, n, y, BLOCK=N)
+    y.sum().backward()
+    want = torch.tensor([float(top >> 1), 1.0, 1.0, 2.0], dtype=torch.float64)
+    assert x.grad is not None
+    close(x.grad, want)
+
+
+def test_aliases_are_named():
+    x = leaf(N) * 1
+    with pytest.raises(UndertowError, match="same memory") as caught:
+        squared[(1,)](x, x, BLOCK=N)
+    assert "`y_ptr` and `x_ptr` are the same memory" in str(caught.value)
+    base = leaf(2 * N) * 1
+    with pytest.raises(LaunchError, match="same memory") as caught:
+        squared[(1,)](base[:N], base[1 : N + 1], BLOCK=N)
+    assert "`y_ptr`" in str(caught.value)
+    assert "`x_ptr`" in str(caught.value)
