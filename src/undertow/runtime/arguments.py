@@ -50,7 +50,7 @@ Grid = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
 OPTIONS = frozenset(
     "num_warps num_stages num_ctas maxnreg enable_fp_fusion debug warmup extern_libs "
     "launch_cooperative_grid launch_pdl ptx_options ir_override sanitize_overflow "
-    "instrumentation_mode grid".split()
+    "instrumentation_mode".split()
 )
 """Keywords of a launch that are no parameters, in every version of Triton."""
 
