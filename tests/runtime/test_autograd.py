@@ -410,6 +410,15 @@ def test_a_gradient_that_depends_on_what_was_saved_is_not_differentiated():
     close(x.grad.detach(), (w + x.exp()).detach())
 
 
+def test_create_graph_through_a_checkpoint():
+    x, w = leaf(N), leaf(N)
+    y = checkpoint(lambda: launch_scale(x, w, torch.zeros(N)), use_reentrant=False)
+    (d_x,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    close(d_x.detach(), (w + x.exp()).detach())
+    with pytest.raises(LaunchError, match="cannot be differentiated"):
+        d_x.sum().backward()
+
+
 # -- determinism --
 
 

@@ -134,10 +134,11 @@ class _Launch(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
         if not torch.is_grad_enabled():
-            return _backward(ctx, *cotangents)
+            return _backward(ctx, cotangents)
+        saved: tuple[Tensor, ...] = ctx.saved_tensors  # hooks may allow it only once
         with torch.no_grad():  # create_graph=True
-            gradients = _backward(ctx, *cotangents)
-        return _undifferentiable(ctx, gradients, cotangents)
+            gradients = _backward(ctx, cotangents, saved)
+        return _undifferentiable(ctx, gradients, (*cotangents, *saved))
 
 
 class _Once(torch.autograd.Function):
@@ -162,11 +163,10 @@ class _Once(torch.autograd.Function):
 def _undifferentiable(
     ctx: Any,
     gradients: tuple[Tensor | None, ...],
-    cotangents: Sequence[Tensor | None],
+    read: Sequence[Tensor | None],
 ) -> tuple[Tensor | None, ...]:
     """Gradients that raise where autograd would lose what they depend on."""
-    read = [t for t in (*cotangents, *ctx.saved_tensors) if t is not None]
-    sources = [t for t in read if t.requires_grad]
+    sources = [t for t in read if t is not None and t.requires_grad]
     given = [g for g in gradients if g is not None]
     if not sources or not given:
         return gradients
@@ -175,7 +175,11 @@ def _undifferentiable(
     return tuple([None if g is None else next(fresh) for g in gradients])
 
 
-def _backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+def _backward(
+    ctx: Any,
+    cotangents: Sequence[Tensor | None],
+    saved: Sequence[Tensor] | None = None,
+) -> tuple[Tensor | None, ...]:
     launch: tuple[Recording, tuple[Any, ...], dict[str, Any]] = ctx.launch
     recording, scalars, options = launch
     needed: tuple[bool, ...] = ctx.needs_input_grad
@@ -187,7 +191,8 @@ def _backward(ctx: Any, *cotangents: Tensor | None) -> Any:
             break
     else:
         return tuple(gradients)
-    saved = _laid_out(ctx.saved_tensors, recording.saved_strides)
+    held: Sequence[Tensor] = ctx.saved_tensors if saved is None else saved
+    saved = _laid_out(held, recording.saved_strides)
     plan = _plan(recording, needed[1:], cts, scalars)
     if plan.atomic and torch.are_deterministic_algorithms_enabled():
         refuse_nondeterministic(plan, recording.specialisation.forward.name)
