@@ -123,7 +123,7 @@ def last_wins(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 @pytest.mark.parametrize(
     ("fn", "types", "words"),
     [
-        (data_dependent, {"n_ptr": "*i32"}, "how often it turns depends on data"),
+        (data_dependent, {"n_ptr": "*i32"}, "nothing bounds how often it turns"),
         (scratch, {"n": "i32"}, "is read and written in one loop"),
         (last_wins, {"n": "i32"}, "is stored to several times"),
     ],

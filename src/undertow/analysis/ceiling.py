@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from undertow.analysis.addresses import Addresses
+from undertow.analysis.addresses import Addresses, widens
 from undertow.analysis.launch import Launch, Ranges
 from undertow.ir import Value
+
+_MONOTONE = ("smin", "smax", "add", "sub", "sdiv", "cast")
 
 
 def ceiling(value: Value, launch: Launch) -> int | None:
@@ -34,7 +36,7 @@ def has_ceiling(value: Value) -> bool:
             by = _number(op.operands[1])
             fits = by is not None and (op.opcode == "sub" or by >= 1)
             return fits and has_ceiling(op.operands[0])
-        case "cast":
+        case "cast" if widens(op):
             return has_ceiling(op.operands[0])
         case _:
             return False
@@ -45,7 +47,9 @@ def _ceiling(value: Value, launch: Launch, addresses: Addresses) -> int | None:
     ends = None if polynomial.opaque else Ranges((), (), launch).of(polynomial)
     if ends is not None:
         return ends[1]
-    if value.op is None:
+    if value.op is None or value.op.opcode not in _MONOTONE:
+        return None
+    if value.op.opcode == "cast" and not widens(value.op):
         return None
     parts = [_ceiling(v, launch, addresses) for v in value.op.operands]
     known = [part for part in parts if part is not None]
@@ -58,7 +62,9 @@ def _ceiling(value: Value, launch: Launch, addresses: Addresses) -> int | None:
             by = _number(value.op.operands[1])
             if by is None or (value.op.opcode == "sdiv" and by < 1):
                 return None
-            return parts[0] - by if value.op.opcode == "sub" else parts[0] // by
+            if value.op.opcode == "sub":
+                return parts[0] - by
+            return -(-parts[0] // by) if parts[0] < 0 else parts[0] // by
         case _:
             return None
 

@@ -100,8 +100,11 @@ def _sums(op: Op, degrees: Degrees, outputs: Collection[Value]) -> bool:
     carried = [a for a in body.args[1:] if a.is_float]
     if len(carried) > MAX_CARRIED:
         return False
+    made_here = {r for inner in walk(body) for r in inner.results} & degrees.keys()
     used = {d for v in _used(op) if not (d := degrees.get(v, FREE)).free}
     options = [FREE, *sorted(used | _exponentials(used), key=str)]
+    if made_here:  # another maximum in each turn: nothing with it may be handed on
+        options = [FREE]
     for choice in itertools.product(options, repeat=len(carried)):
         trial = degrees | dict(zip(carried, choice, strict=True))
         if not _starts(op, trial) or not _follow(body, trial, outputs):
@@ -198,12 +201,31 @@ def _certify(
         rescaled = tuple(k for k, d in zip(others, choice, strict=True) if not d.free)
         if not handed_on or not rescaled or not _begins_empty(op, index, rescaled):
             continue
+        if _used_on_the_way(op, index, rescaled):
+            continue
         ends = {op.results[k]: d for k, d in zip(others, choice, strict=True)}
         ends[op.results[index]] = of(args[index])
         after = kernel.body.ops[kernel.body.ops.index(op) + 1 :]
         if _follow(Block(after), ends, outputs):
             return RunningMaximum(op, index, rescaled)
     return None
+
+
+def _used_on_the_way(op: Op, index: int, rescaled: tuple[int, ...]) -> bool:
+    """Whether a turn uses the sums so far for more than handing them on.
+
+    The last maximum may be far above an early one, and these sums then vanish.
+    """
+    (body,) = op.regions
+    following = body.ops[-1].operands
+    sums = {body.args[1 + k] for k in (index, *rescaled)}
+    for inner in walk(body):
+        if inner.opcode == "store" and sums & set(inner.operands):
+            return True
+        if sums & set(inner.operands):
+            sums.update(inner.results)
+    handed = {following[k] for k in (index, *rescaled)}
+    return any(v in sums and v not in handed for v in following)
 
 
 def _by_old(m: Value, value: Value) -> Iterator[Degree]:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from undertow.analysis.exclusive import Exclusive
-from undertow.analysis.launch import Launch, at_launch
+from undertow.analysis.launch import Launch, at_launch, uniform
 from undertow.errors import LaunchError
 from undertow.evaluate.launch import without_memory
 from undertow.ir import Access, Kernel, Op, walk
@@ -20,7 +20,7 @@ from undertow.runtime.specialisation import Specialisation
 from undertow.runtime.touches import touched
 from undertow.transform.differentiate import OutputStores
 from undertow.transform.roles import (
-    _last_stores as last_stores,  # pyright: ignore[reportPrivateUsage]
+    last_stores,
 )
 
 Extents = tuple[int, int, int]
@@ -115,6 +115,7 @@ def record(
     derivation = settle(spec, wrt, spec.outputs, launch)
     backward = derivation.backward
     touches = _Touches(spec, backward.forward, layouts, tensors, scalars, grid)
+    check_steps(backward.forward, launch)
     check_stores(backward.forward, backward.stores, launch, touches)
     for name, layout in zip(names, layouts, strict=True):
         if name in wrt or name in spec.stored:
@@ -228,6 +229,24 @@ def _check_gaps(name: str, layout: Layout, touches: _Touches) -> None:
                 f"it, is {verb}; autograd sees nothing of that",
                 hint="pass the tensor that it is a view of, or a contiguous copy",
             )
+
+
+def check_steps(kernel: Kernel, launch: Launch) -> None:
+    """Refuses loops that do not step upwards: Triton leaves open what they do.
+
+    A negative step that is written in the kernel is none to Triton, which turns it.
+    """
+    for op in walk(kernel.body):
+        if op.opcode == "for" and uniform(op.operands[2]):
+            step = at_launch(op.operands[2], launch)
+            if step < 1:
+                raise LaunchError(
+                    f"a loop has a step of {step}",
+                    loc=op.loc,
+                    kernel=kernel.name,
+                    why="a step that is an argument must be positive",
+                    hint="make the step a constexpr, or count upwards",
+                )
 
 
 def check_stores(

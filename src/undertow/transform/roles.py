@@ -72,7 +72,7 @@ def output_stores(
     addresses = Addresses()
     found: list[OutputStores] = []
     for target in targets:
-        ops = _last_stores(forward, target)
+        ops = last_stores(forward, target)
         finding = find(addresses, ops, axes)
         several = not _one_at_a_time(ops)
         if several and isinstance(finding, Shared):
@@ -89,7 +89,7 @@ def output_stores(
     return tuple(found)
 
 
-def _last_stores(forward: Kernel, target: Value) -> list[Placed]:
+def last_stores(forward: Kernel, target: Value) -> list[Placed]:
     """The stores to `target` but for those that a later one surely writes over.
 
     It does so lane by lane at the same offsets, whenever the earlier one executes; the

@@ -42,6 +42,7 @@ class Tape:
         trips: the number of turns, computed in the backward.
         size: lanes of the value.
         loc: where the loop stands.
+        of: what the user calls the value.
     """
 
     pointer: Value
@@ -49,11 +50,7 @@ class Tape:
     trips: Value
     size: int
     loc: Loc
-
-    @property
-    def of(self) -> str:
-        """What the user calls the value."""
-        return self.pointer.name.removesuffix("_tape_ptr")
+    of: str
 
 
 @dataclass
@@ -73,7 +70,8 @@ class Tapes:
             dtype = arg.tensor_type.dtype
             name = self.fresh(f"{arg.name or 'value'}_tape_ptr")
             pointer = Value(PointerType(I8 if dtype == I1 else dtype), name)
-            made.append(Tape(pointer, turns, trips, arg.tensor_type.size, op.loc))
+            size, of = arg.tensor_type.size, arg.name or "a value"
+            made.append(Tape(pointer, turns, trips, size, op.loc, of))
         self.made += made
         return made
 
@@ -140,10 +138,11 @@ def refuse_unsized(tapes: Iterable[Tape]) -> None:
     for tape in tapes:
         if not has_ceiling(tape.trips):
             raise UnsupportedError(
-                f"a loop carries `{tape.of}`, and how often it turns depends on data",
+                f"a loop carries `{tape.of}`, and nothing bounds how often it turns",
                 loc=tape.loc,
                 why="each turn starts from the one before it, and what it starts from "
-                "must be kept in a buffer whose size is known before the launch",
+                "must be kept in a buffer, whose size must follow from the arguments "
+                "and the grid",
                 hint="let each turn stand alone, or bound the loop by an argument and "
                 "mask what lies beyond",
             )
