@@ -79,7 +79,7 @@ def described(value: Value) -> str:
         value = value.op.operands[0]
     op = value.op
     if value.name or op is None:
-        return value.name or "a loop's variable"
+        return value.name or "turn"
     if op.opcode in _INFIX:
         return f"… {_INFIX[op.opcode]} …"
     if op.opcode == "if":

@@ -33,6 +33,8 @@ def _pyplot() -> Any:
 def draw_loss(history: History, before: Quality, after: Quality, path: Path) -> None:
     """Loss and IoU over the steps, and the held-out IoU at both ends."""
     plt = _pyplot()
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     steps = range(1, len(history.iou) + 1)
     for values, name, colour in (
@@ -42,6 +44,9 @@ def draw_loss(history: History, before: Quality, after: Quality, path: Path) -> 
         left.plot(steps, values, color=colour, alpha=0.2, linewidth=0.8)
         left.plot(steps, smooth(values), color=colour, label=name)
     left.set(xlabel="step", ylabel="loss", yscale="log", title="Training loss")
+    left.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    left.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    left.yaxis.set_minor_formatter(NullFormatter())
     left.yaxis.set_major_formatter("{x:g}")
     left.yaxis.set_minor_formatter("{x:g}")
     left.legend(frameon=False)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from undertow.emit.expressions import Expressions
-from undertow.emit.layout import cast_of_load, fits, wrap
+from undertow.emit.layout import WIDTH, cast_of_load, fits, wrap
 from undertow.emit.limits import MAX_DEPTH, Limits
 from undertow.emit.liveness import Frame, Places, Reads, in_turn
 from undertow.emit.loops import (
@@ -238,7 +239,13 @@ class _Run:
         name = Access.of(op).base.name
         if name in self.writer.reasons and name not in self.explained:
             self.explained.add(name)
-            self.lines.append(f"{'    ' * depth}# {self.writer.reasons[name]}")
+            mark = f"{'    ' * depth}# "
+            self.lines += textwrap.wrap(
+                self.writer.reasons[name],
+                WIDTH,
+                initial_indent=mark,
+                subsequent_indent=mark,
+            )
         expression = written(op, self.expressions)
         self.limits.operands(op, depth)
         self.limits.check(op.operands, expression, depth, "")

@@ -57,16 +57,13 @@ class Loop:
     def _bounds(self, env: Env, launch: Launch) -> tuple[Tensor, Tensor, Tensor]:
         """The bounds in 64 bits; a program that takes no part may have any."""
         lower, upper, step = (env[i].to(torch.int64) for i in self.bounds)
-        wrong = step < 1
-        if wrong.any():
-            if launch.active is None or (wrong & launch.active).any():
+        still = step == 0
+        if still.any():
+            if launch.active is None or (still & launch.active).any():
                 raise LaunchError(
-                    f"a loop has a step of {int(step[wrong][0])}",
-                    loc=self.loc,
-                    kernel=launch.kernel.name,
-                    why="Triton leaves open what a loop does that steps not upwards",
+                    "a loop has a step of 0", loc=self.loc, kernel=launch.kernel.name
                 )
-            step = step.masked_fill(wrong, 1)
+            step = step.masked_fill(still, 1)
         return lower, upper, step
 
     def _turn(self, env: Env, launch: Launch, state: list[Tensor]) -> list[Tensor]:

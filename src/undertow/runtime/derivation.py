@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -79,10 +80,10 @@ def derive(
         CaptureError: Triton does not compile the kernel.
         UnsupportedError: it uses something that has no derivative here.
     """
-    from undertow.runtime.differentiable import Differentiable
-
-    if isinstance(fn, Differentiable):
-        fn = fn.fn
+    wrapper: Any = sys.modules.get("undertow.runtime.differentiable")  # needs torch
+    if wrapper is not None and isinstance(fn, wrapper.Differentiable):
+        kernel: Any = fn
+        fn = kernel.fn
     return Derivation(differentiate(capture(fn, signature, constexprs), wrt, outputs))
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from undertow.analysis.addresses import Addresses
 from undertow.analysis.exclusive import Exclusive, Shared
+from undertow.analysis.launch import uniform
 from undertow.errors import UnsupportedError
 from undertow.ir import Access, Block, Kernel, Op, Value, walk
+from undertow.transform.fold import constant
 from undertow.transform.place import Path, Placed, apart, find, visit
 
 
@@ -119,6 +121,19 @@ def _one_at_a_time(ops: list[Placed]) -> bool:
 # -- refusals --
 
 
+def _refuse_step(loop: Op) -> None:
+    """Refuses a step that is not known at launch, where it is seen to be positive."""
+    step = loop.operands[2]
+    number = constant(step)
+    if (number is not None and number < 1) or not uniform(step):
+        raise UnsupportedError(
+            "a loop's step is not known to be positive",
+            loc=loop.loc,
+            why="it depends on the program or on data",
+            hint="make the step an argument or a constexpr",
+        )
+
+
 def _refuse_crossing(loop: Op) -> None:
     """Refuses a loop that may load in one turn what it stored in an earlier one."""
     ops = list(walk(loop.regions[0]))
@@ -139,6 +154,7 @@ def refuse_unordered(forward: Kernel) -> None:
     written: dict[Value, Op] = {}
     for op in walk(forward.body):
         if op.opcode == "for":
+            _refuse_step(op)
             _refuse_crossing(op)
     for op in walk(forward.body):
         if op.opcode == "atomic_add":
