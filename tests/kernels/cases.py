@@ -1,6 +1,6 @@
 """All the launches."""
 
-from kernels import loop_cases, other_cases, pointwise_cases, row_cases
+from kernels import loop_cases, maximum_cases, other_cases, pointwise_cases, row_cases
 from kernels.case import CASES, Case, gelu_tanh
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "Case",
     "gelu_tanh",
     "loop_cases",
+    "maximum_cases",
     "other_cases",
     "pointwise_cases",
     "row_cases",

@@ -190,3 +190,48 @@ def loop_in_branch(draw: Draw, programs: int, turns: int) -> Case:
         ("y_ptr",),
         reference,
     )
+
+
+def sines(x: Tensor) -> Tensor:
+    state = torch.full(x.shape[1:], 0.5, dtype=x.dtype)
+    for row in x:
+        state = (state + row).sin()
+    return state
+
+
+@case("four_programs", programs=4, turns=5)
+def truncated_turns(draw: Draw, programs: int, turns: int) -> Case:
+    def reference(x: Tensor) -> Tensor:
+        counts = [turns - (3 * pid + 1) // 8 for pid in range(programs)]
+        return torch.stack([sines(own[:n]) for own, n in zip(x, counts, strict=True)])
+
+    return Case(
+        loops.truncated_turns,
+        (programs,),
+        dict(
+            x_ptr=draw.normal(programs, turns, 8),
+            y_ptr=draw.output(programs, 8),
+            T=turns,
+        ),
+        dict(BLOCK=8),
+        ("y_ptr",),
+        reference,
+    )
+
+
+@case("fewer", count=3, turns=5)
+@case("bounded", count=9, turns=5)
+def loaded_turns(draw: Draw, count: int, turns: int) -> Case:
+    return Case(
+        loops.loaded_turns,
+        (1,),
+        dict(
+            x_ptr=draw.normal(turns, 8),
+            n_ptr=torch.tensor([count], dtype=torch.int32),
+            y_ptr=draw.output(8),
+            T=turns,
+        ),
+        dict(BLOCK=8),
+        ("y_ptr",),
+        lambda x, n: sines(x[: min(count, turns)]),
+    )

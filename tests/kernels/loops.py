@@ -175,3 +175,24 @@ def nested(x_ptr, w_ptr, y_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
                 state = state + x * x
         total += state
     tl.store(y_ptr + cols, total, mask=mask)
+
+
+@triton.jit
+def truncated_turns(x_ptr, y_ptr, T, BLOCK: tl.constexpr):
+    """Turns counted by a quotient that Triton truncates towards zero."""
+    pid = tl.program_id(0)
+    offs = tl.arange(0, BLOCK)
+    state = tl.zeros((BLOCK,), tl.float32) + 0.5
+    for turn in range((-3 * pid - 1) // 8 + T):
+        state = tl.sin(state + tl.load(x_ptr + (pid * T + turn) * BLOCK + offs))
+    tl.store(y_ptr + pid * BLOCK + offs, state)
+
+
+@triton.jit
+def loaded_turns(x_ptr, n_ptr, y_ptr, T, BLOCK: tl.constexpr):
+    """Turns counted by what is loaded, at most `T`."""
+    offs = tl.arange(0, BLOCK)
+    state = tl.zeros((BLOCK,), tl.float32) + 0.5
+    for turn in range(tl.minimum(tl.load(n_ptr), T)):
+        state = tl.sin(state + tl.load(x_ptr + turn * BLOCK + offs))
+    tl.store(y_ptr + offs, state)

@@ -134,3 +134,22 @@ def test_aliases_are_named():
         squared[(1,)](base[:N], base[1 : N + 1], BLOCK=N)
     assert "`y_ptr`" in str(caught.value)
     assert "`x_ptr`" in str(caught.value)
+
+
+@differentiable
+@triton.jit
+def strided_turns(x_ptr, y_ptr, T, step, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK,), tl.float32) + 0.25
+    for turn in range(T, 0, step):
+        acc = tl.cos(acc) * tl.load(x_ptr + turn * BLOCK + offs)
+    tl.store(y_ptr + offs, acc)
+
+
+@pytest.mark.parametrize("step", [-2, 0])
+def test_a_step_that_is_an_argument_counts_upwards(step: int):
+    x, y = leaf(3 * N), torch.full((N,), -1.0)
+    with pytest.raises(LaunchError, match=f"a loop has a step of {step}") as caught:
+        strided_turns[(1,)](x, y, 2, step, BLOCK=N)
+    assert "range(T, 0, step)" in str(caught.value)
+    assert y.eq(-1).all()  # nothing was launched
