@@ -10,10 +10,13 @@
   golden block that follows. `$ make x` names a target of the Makefile; `$ pip install
   undertow` and `$ git clone …` are taken as they are. Nothing else may stand there.
 * No other language is allowed, so nothing goes untested.
+
+The one number outside of blocks is compared with `benchmarks/results`.
 """
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import runpy
@@ -134,6 +137,16 @@ def test_the_first_screen_is_short() -> None:
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)", FENCE.sub("", README.read_text())):
         assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_the_overhead_is_what_was_measured() -> None:
+    said = re.search(r"takes ([0-9.]+) times as long", README.read_text())
+    with (ROOT / "benchmarks/results/overhead.csv").open(newline="") as lines:
+        took = {row["what"]: row["microseconds"] for row in csv.DictReader(lines)}
+    ours = float(took["forward + backward: differentiable"])
+    bare = float(took["forward + backward: bare Function"])
+    assert said is not None
+    assert said[1] == f"{ours / bare:.2f}"
 
 
 def test_python_blocks_run(tmp_path: Path) -> None:
