@@ -75,7 +75,8 @@ def number(value: int | float | bool) -> Text:
         sign = "-" if value < 0 else ""
         name = "nan" if math.isnan(value) else "inf"
         return Text(f'{sign}float("{name}")', UNARY if sign else ATOM)
-    return Text(repr(value), UNARY if value < 0 else ATOM)
+    text = repr(value).replace("e+", "e")
+    return Text(text, UNARY if value < 0 else ATOM)
 
 
 _TRITON = {
