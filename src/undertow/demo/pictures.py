@@ -47,8 +47,6 @@ def draw_loss(history: History, before: Quality, after: Quality, path: Path) -> 
     left.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     left.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     left.yaxis.set_minor_formatter(NullFormatter())
-    left.yaxis.set_major_formatter("{x:g}")
-    left.yaxis.set_minor_formatter("{x:g}")
     left.legend(frameon=False)
     right.plot(steps, history.iou, color=FOUND_COLOUR, alpha=0.2, linewidth=0.8)
     right.plot(steps, smooth(history.iou), color=FOUND_COLOUR, label="training")
