@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from undertow import LaunchError, differentiable
+from undertow import LaunchError, UndertowError, differentiable
 from undertow.runtime import recording, touches
 from undertow.runtime.geometry import buffer, in_layout_of
 
@@ -49,6 +49,15 @@ def square(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 def scattered(x_ptr, index_ptr, y_ptr):
     program = tl.program_id(0)
     tl.store(y_ptr + tl.load(index_ptr + program), tl.load(x_ptr + program))
+
+
+@differentiable
+@triton.jit
+def ranked(x_ptr, flag_ptr, y_ptr):
+    """The first two programs share an element, and a flag says which of them has it."""
+    program = tl.program_id(0)
+    x = tl.load(x_ptr + program)
+    tl.store(y_ptr + program // 2, x, mask=tl.load(flag_ptr + program))
 
 
 @differentiable
@@ -107,12 +116,48 @@ def test_what_is_proved_is_not_followed(followed: list[str]):
     assert followed == []
 
 
-def test_indices_that_are_data_are_accepted():
-    x, y = leaf(3), torch.zeros(3)
-    scattered[(3,)](x, torch.tensor([2, 0, 1]), y)
-    ct = torch.randn(3)
+def test_indices_that_are_data_are_followed_at_every_launch(
+    device: str, followed: list[str]
+):
+    for index, right in (([2, 0, 1], True), ([2, 0, 2], False), ([1, 0, 2], True)):
+        x, y = leaf(3, device=device), torch.zeros(3, device=device)
+        indices = torch.tensor(index, device=device)
+        if right:
+            scattered[(3,)](x, indices, y)
+            ct = torch.randn(3, device=device)
+            y.backward(ct)
+            close(x.grad, ct[indices])
+        else:
+            with pytest.raises(LaunchError, match="written several times") as caught:
+                scattered[(3,)](x, indices, y)
+            assert "element 2 is written 2 times" in str(caught.value)
+            assert "tl.store(y_ptr + tl.load(index_ptr" in str(caught.value)
+            assert not y.any()
+    assert followed == ["scattered"] * 4  # the first finds that data decide
+
+
+def test_masks_that_are_data_keep_stores_apart():
+    flags = torch.tensor([True, False, True])
+    x, y = leaf(3), torch.zeros(2)
+    ranked[(3,)](x, flags, y)
+    ct = torch.randn(2)
     y.backward(ct)
-    close(x.grad, ct[[2, 0, 1]])
+    close(x.grad, torch.stack([ct[0], torch.tensor(0.0), ct[1]]))
+    with pytest.raises(LaunchError, match="element 0 is written 2 times"):
+        ranked[(3,)](leaf(3), flags.new_ones(3), torch.zeros(2))
+
+
+@differentiable
+@triton.jit
+def own_indices(x_ptr, y_ptr):
+    program = tl.program_id(0)
+    at = tl.load(y_ptr + program).to(tl.int32)
+    tl.store(y_ptr + at, tl.load(x_ptr + program))
+
+
+def test_an_output_that_says_where_to_store():
+    with pytest.raises(UndertowError):
+        own_indices[(3,)](leaf(3), torch.arange(3.0))
 
 
 def test_verdicts_depend_on_the_numbers_that_were_looked_at():

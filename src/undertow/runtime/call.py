@@ -107,6 +107,8 @@ class Call:
                     self._look_up()
                 except UndertowError as error:
                     raise _with_pairs(error, pairs) from None
+        if self.recording.scattered:
+            self.recording.check_data(self.tensors, self.scalars)
 
     def _look_up(self) -> Recording:
         spec = self.specialisation

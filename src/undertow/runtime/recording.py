@@ -44,6 +44,8 @@ class Recording:
         silent: places of outputs that have no derivative.
         expanded: places, in `specialisation.tensors`, of inputs whose elements share
             memory.
+        forward: the kernel as it is differentiated.
+        scattered: stores to one output each that may meet, as loaded data decide.
         take_passed: takes those tensors out of `specialisation.tensors`.
         take_saved: takes the saved ones.
     """
@@ -59,8 +61,30 @@ class Recording:
     saved_strides: tuple[tuple[int, ...], ...]
     silent: tuple[int, ...]
     expanded: tuple[int, ...]
+    forward: Kernel
+    scattered: tuple[OutputStores, ...]
     take_passed: Pick
     take_saved: Pick
+
+    def check_data(self, tensors: Sequence[Tensor], scalars: Sequence[Any]) -> None:
+        """Refuses a launch in which data make stores meet.
+
+        Raises:
+            LaunchError: an element is written several times.
+        """
+        touches = _Touches(
+            self.specialisation,
+            self.forward,
+            self.layouts,
+            tensors,
+            scalars,
+            self.grid,
+            with_data=True,
+        )
+        launch = self.specialisation.launch(scalars, self.grid)
+        for store in self.scattered:
+            if reason := _followed(store, launch, touches):
+                raise _written_again(self.forward, store, reason)
 
     def plan(
         self,
@@ -116,7 +140,7 @@ def record(
     backward = derivation.backward
     touches = _Touches(spec, backward.forward, layouts, tensors, scalars, grid)
     check_steps(backward.forward, launch)
-    check_stores(backward.forward, backward.stores, launch, touches)
+    scattered = check_stores(backward.forward, backward.stores, launch, touches)
     for name, layout in zip(names, layouts, strict=True):
         if name in wrt or name in spec.stored:
             _check_gaps(name, layout, touches)
@@ -137,6 +161,8 @@ def record(
         tuple(layouts[names.index(n)].stride for n in saved),
         tuple(i for i, name in enumerate(spec.stored) if name not in depends),
         tuple(i for i, n in enumerate(names) if n in wrt and repeats(layouts[i])),
+        backward.forward,
+        scattered,
         picker([names.index(n) for n in passed]),
         picker([names.index(n) for n in saved]),
     )
@@ -184,16 +210,29 @@ class _Touches:
     tensors: Sequence[Tensor]
     scalars: Sequence[Any]
     grid: Extents
+    with_data: bool = False
+    """Whether the answer is for this launch alone, and may depend on what is loaded."""
 
     def count(self, name: str, accesses: Sequence[Op]) -> Tensor | None:
-        """How often each element of `name` is touched, if that depends on no data."""
+        """How often each element of `name` is touched; None if data decide."""
         index = self.specialisation.tensors.index(name)
-        span, device = self.layouts[index].span, self.tensors[index].device
-        return touched(self.kernel, accesses, self._number, self.grid, span, device)
+        return touched(
+            self.kernel,
+            tuple(accesses),
+            self._argument,
+            self.grid,
+            self.layouts[index].span,
+            self.tensors[index].device,
+            self.with_data,
+        )
 
-    def _number(self, name: str) -> Any:
-        self.specialisation.read(name)
-        return self.scalars[self.specialisation.scalars.index(name)]
+    def _argument(self, name: str) -> Any:
+        spec = self.specialisation
+        if name in spec.tensors:
+            return self.tensors[spec.tensors.index(name)].detach()
+        if not self.with_data:
+            spec.read(name)
+        return self.scalars[spec.scalars.index(name)]
 
 
 def _accesses(kernel: Kernel, name: str) -> list[Op]:
@@ -253,30 +292,39 @@ def check_stores(
     kernel: Kernel,
     stores: Sequence[OutputStores],
     launch: Launch,
-    touches: _Touches | None = None,
-) -> None:
+    touches: _Touches,
+) -> tuple[OutputStores, ...]:
     """Refuses a launch in which an element is known to be written several times.
 
     Each of the stores would read the element's cotangent, and the gradient would be a
     multiple of the right one. Where neither is proved the stores are followed.
+
+    Returns:
+        Those of which loaded data decide it.
     """
+    scattered: list[OutputStores] = []
     for store in stores:
-        reason = _repeated(store, launch)
-        if not reason and touches is not None:
-            reason = _followed(store, launch, touches)
-        if reason:
-            place = next(
-                op.loc
-                for op in walk(kernel.body)
-                if op.opcode == "store" and op.operands[0].name == store.of
-            )
-            raise LaunchError(
-                f"an element of `{store.of}` is written several times, so that its "
-                "gradient is not defined",
-                loc=place,
-                kernel=kernel.name,
-                why=reason,
-            )
+        reason = _repeated(store, launch) or _followed(store, launch, touches)
+        if reason is None:
+            scattered.append(store)
+        elif reason:
+            raise _written_again(kernel, store, reason)
+    return tuple(scattered)
+
+
+def _written_again(kernel: Kernel, store: OutputStores, reason: str) -> LaunchError:
+    place = next(
+        op.loc
+        for op in walk(kernel.body)
+        if op.opcode == "store" and op.operands[0].name == store.of
+    )
+    return LaunchError(
+        f"an element of `{store.of}` is written several times, so that its gradient is "
+        "not defined",
+        loc=place,
+        kernel=kernel.name,
+        why=reason,
+    )
 
 
 def _repeated(store: OutputStores, launch: Launch) -> str:
@@ -297,15 +345,18 @@ def _repeated(store: OutputStores, launch: Launch) -> str:
     return finding.reason if several or finding.certain else ""
 
 
-def _followed(store: OutputStores, launch: Launch, touches: _Touches) -> str:
-    """Why elements are written several times, found by following the addresses."""
+def _followed(store: OutputStores, launch: Launch, touches: _Touches) -> str | None:
+    """Why elements are written several times, found by following the addresses.
+
+    None if that depends on loaded data, which may not be looked at.
+    """
     finding, kernel = store.finding, touches.kernel
     if 0 in touches.grid or (isinstance(finding, Exclusive) and finding.holds(launch)):
         return ""
     last = [op for op, _ in last_stores(kernel, kernel.param(store.of))]
     counts = touches.count(store.of, last)
-    if counts is None:  # the indices are data: a race, as `undertow check` may find
-        return ""
+    if counts is None:
+        return None
     if not counts.numel() or int(counts.max()) < 2:
         every = [op for op in _accesses(kernel, store.of) if op.opcode == "store"]
         return _masked_apart(last, every)

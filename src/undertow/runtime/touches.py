@@ -1,14 +1,15 @@
 """Which elements a launch touches, found by running its addresses and nothing else.
 
-It is asked where the analysis has no proof, once for each geometry: a kernel is built
-that counts at the addresses of some accesses, under their masks and branches, and the
-evaluator runs it.
+It is asked where the analysis has no proof: once for each geometry, or at every launch
+where addresses depend on loaded data. A kernel is built that counts at the addresses of
+some accesses, under their masks and branches, and the evaluator runs it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -36,38 +37,52 @@ MAX_LANES = {"cpu": 1 << 28, "cuda": 1 << 32}
 
 def touched(
     kernel: Kernel,
-    accesses: Collection[Op],
-    number: Callable[[str], Any],
+    accesses: tuple[Op, ...],
+    argument: Callable[[str], Any],
     grid: tuple[int, int, int],
     span: int,
     device: torch.device,
+    with_data: bool = False,
 ) -> Tensor | None:
     """How often each element is touched by some accesses to one buffer.
 
     Args:
         kernel: the kernel that they are part of.
         accesses: loads and stores, all of one parameter.
-        number: the scalar arguments that addresses depend on.
+        argument: the scalars and tensors that addresses depend on, by name.
         grid: three extents.
         span: elements of the buffer.
         device: where to count.
+        with_data: whether tensors may be read.
 
     Returns:
-        One count an element; None if addresses or masks depend on loaded data.
+        One count an element; None if addresses or masks depend on loaded data and
+        tensors may not be read.
 
     Raises:
-        LaunchError: an access is out of bounds, or there are too many to follow.
+        LaunchError: an access is out of bounds, or there are too many to follow, or
+            where they go depends on the buffer itself.
     """
-    base = next(iter(accesses)).operands[0]
+    base = accesses[0].operands[0]
     counting = _counting(kernel, accesses)
-    if any(op.opcode == "load" for op in walk(counting.body)):
+    loads = [op for op in walk(counting.body) if op.opcode == "load"]
+    if loads and not with_data:
         return None
+    for op in loads:
+        if op.operands[0].name == base.name:
+            raise LaunchError(
+                f"where `{base.name}` is stored to depends on what it holds",
+                loc=accesses[0].loc,
+                kernel=kernel.name,
+                why="so it is not known whether an element is written several times",
+                hint="load from a copy",
+            )
     lanes = math.prod(grid) * sum(math.prod(_lanes(op)) for op in accesses)
     if lanes > MAX_LANES.get(device.type, 1 << 28):
         raise LaunchError(
             f"the launch is too large to find out which elements of `{base.name}` it "
             "touches",
-            loc=next(iter(accesses)).loc,
+            loc=accesses[0].loc,
             kernel=kernel.name,
             why=f"there are {lanes} lanes, and no proof covers their addresses",
             hint="pass contiguous tensors, and addresses that differ between programs "
@@ -77,7 +92,7 @@ def touched(
     if lanes == 0:
         return counts
     arguments = {
-        p.name: counts if p.name == base.name else number(p.name)
+        p.name: counts if p.name == base.name else argument(p.name)
         for p in counting.params
     }
     with EVALUATING, torch.no_grad():
@@ -91,10 +106,11 @@ def _lanes(op: Op) -> tuple[int, ...]:
     return value.shape
 
 
-def _counting(kernel: Kernel, accesses: Collection[Op]) -> Kernel:
+@lru_cache(maxsize=256)
+def _counting(kernel: Kernel, accesses: tuple[Op, ...]) -> Kernel:
     """A kernel that counts where `accesses` go, with what that depends on."""
     b = Builder()
-    base = next(iter(accesses)).operands[0]
+    base = accesses[0].operands[0]
     counts = Value(PointerType(I32), base.name)
 
     def visit(op: Op, env: Env) -> None:
