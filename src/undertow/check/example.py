@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from undertow import frontend
-from undertow.errors import CheckError
+from undertow.errors import CheckError, UndertowError
 
 Grid = Any
 
@@ -68,6 +68,9 @@ def configured(fn: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """`given` with the first configuration of autotuners, and what heuristics add.
 
     A heuristic that looks at arguments that are not there adds nothing.
+
+    Raises:
+        UndertowError: a heuristic raises something else.
     """
     found = dict(given)
     while fn is not frontend.unwrap(fn):
@@ -75,12 +78,25 @@ def configured(fn: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             found = {**fn.configs[0].kwargs, **found}
         else:
             for name, rule in fn.values.items():
-                try:
-                    found.setdefault(name, rule(dict(found)))
-                except Exception:  # the rule is the user's
-                    continue
+                if name not in found:
+                    found |= _ruled(name, rule, found)
         fn = fn.fn
     return found
+
+
+def _ruled(name: str, rule: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return {name: rule(dict(given))}
+    except KeyError as error:
+        if error.args and error.args[0] not in given:
+            return {}
+        fault: Exception = error
+    except Exception as error:  # the rule is the user's
+        fault = error
+    raise UndertowError(
+        f"the heuristic of `{name}` raises {type(fault).__name__}: {fault}",
+        hint=f"give `{name}` itself",
+    ) from fault
 
 
 def _grid(grid: Any) -> Grid:
