@@ -21,10 +21,10 @@ def giou_kernel_bwd(
 
     Recomputed: px1, py1, px2, py2, tx1, ty1, tx2, ty2, overlap_w, overlap_h, overlap,
     pred_area, target_area, union, hull_w, hull_h, hull, iou, gap. Saved: nothing.
-    d_pred: plain store, each element is written once (if pred_stride >= 128, tested at
-        launch).
-    d_target: plain store, each element is written once (if target_stride >= 128, tested
-        at launch).
+    d_pred: plain store, each element is written once (if pred_stride >= 4*n_boxes,
+        tested at launch).
+    d_target: plain store, each element is written once (if target_stride >= 4*n_boxes,
+        tested at launch).
     """
     tl.static_assert(BLOCK == 32)
     # -- primal sweep (recomputed) --

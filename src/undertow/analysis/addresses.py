@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from undertow.analysis.launch import Bound, uniform
 from undertow.analysis.polynomials import ONE, ZERO, Polynomial, Symbol, rejoin
-from undertow.ir import Access, Op, Value
+from undertow.ir import I1, Access, Op, Value
 
 
 @dataclass
@@ -55,6 +55,8 @@ class Addresses:
             return [None]
         if op.opcode == "and":
             return [pair for v in op.operands for pair in self._conjuncts(v)]
+        if op.opcode == "load" and mask.tensor_type.dtype == I1:
+            return [None, *(self.bounds(op) if _false_where_off(op) else ())]
         if op.opcode in _LANEWISE:
             move = _LANEWISE[op.opcode]
             inner = self._conjuncts(op.operands[0])
@@ -142,6 +144,12 @@ def _atom(value: Value) -> Polynomial:
     return Polynomial.symbol(Symbol(kind, value=value))
 
 
+def _false_where_off(load: Op) -> bool:
+    other = Access.of(load).other
+    op = None if other is None else other.op
+    return op is not None and op.opcode == "const" and not op.attrs["value"]
+
+
 def widens(op: Op) -> bool:
     """Whether `op` is a cast that keeps every integer what it is."""
     if op.opcode != "cast":
@@ -166,8 +174,11 @@ def _move(
     polynomial: Polynomial, axes: Mapping[int, Polynomial], *, op: Op
 ) -> Polynomial:
     """Lanes renamed; an opaque part becomes the opaque result of this op."""
-    if polynomial.opaque:
-        return Polynomial.symbol(Symbol("opaque", value=op.results[0]))
+    for symbol in sorted(polynomial.symbols, key=str):
+        if symbol.kind == "opaque":
+            origin = symbol.origin or symbol.value
+            moved = Symbol("opaque", value=op.results[0], origin=origin)
+            return Polynomial.symbol(moved)
     return polynomial.substitute({_lane(axis): p for axis, p in axes.items()})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from undertow.ir import Value
@@ -24,7 +24,7 @@ class Symbol:
     programs along an axis) and ``scalar`` (an integer argument, or a value computed
     from arguments alone) are known at launch; ``quotient`` and ``remainder`` are the
     digits of a division of `of` by `by`, rounded towards zero; ``opaque`` may be
-    anything in each program and lane.
+    anything in each program and lane. `origin` is the value that makes it so.
     """
 
     kind: SymbolKind
@@ -32,6 +32,7 @@ class Symbol:
     value: Value | None = None
     of: Polynomial | None = None
     by: Polynomial | None = None
+    origin: Value | None = field(default=None, compare=False)
 
     @property
     def known_at_launch(self) -> bool:
@@ -56,8 +57,9 @@ class Symbol:
         if self.of is not None:
             sign = "//" if self.kind == "quotient" else "%"
             return f"({self.of}) {sign} ({self.by})"
-        if self.value is not None:
-            return self.value.name or described(self.value)
+        value = self.origin or self.value
+        if value is not None:
+            return value.name or described(value)
         return f"{_NAMES[self.kind]}{self.axis}"
 
 
