@@ -31,9 +31,7 @@ def swiglu_bwd(
     mask = cols < n_cols  # pointwise.py:31
     # pointwise.py:32
     a = tl.load(a_ptr + row_offset + cols, mask=mask, other=0.0).to(tl.float32)
-    exp_neg_a = tl.exp(-a)  # pointwise.py:34
-    exp_neg_a_plus_1 = exp_neg_a + 1.0
-    sigmoid_a = 1.0 / exp_neg_a_plus_1
+    sigmoid_a = 1.0 / (tl.exp(-a) + 1.0)  # pointwise.py:34
     # -- reverse sweep --
     d_c = tl.load(
         d_c_ptr + row * d_c_stride_0 + cols * d_c_stride_1, mask=mask, other=0.0
@@ -43,6 +41,5 @@ def swiglu_bwd(
     # pointwise.py:34
     b = tl.load(b_ptr + row_offset + cols, mask=mask, other=0.0).to(tl.float32)
     d_c_b = d_c * b
-    d_a_term = d_c_b * a * sigmoid_a / exp_neg_a_plus_1 * exp_neg_a
-    d_a = d_c_b * sigmoid_a + d_a_term
+    d_a = d_c_b * sigmoid_a + d_c_b * a * sigmoid_a * (1.0 - sigmoid_a)
     tl.store(d_a_ptr + row_offset + cols, d_a, mask=mask)  # pointwise.py:32

@@ -26,6 +26,7 @@ from undertow.rules import (
 from undertow.transform.branches import branch
 from undertow.transform.cotangents import Cotangent, doubled, restrict
 from undertow.transform.fold import fold
+from undertow.transform.logistic import Logistic
 from undertow.transform.loops import loop, record
 from undertow.transform.padding import finite_where
 from undertow.transform.rebuild import Env, Handlers, copy, drop, rebuild, remove_dead
@@ -75,7 +76,9 @@ def recompute(s: State, ops: Iterable[Op]) -> None:
 
 def sweep(s: State, ops: Iterable[Op]) -> None:
     """Transposes `ops`, last first."""
-    for op in reversed(list(ops)):
+    block = list(ops)
+    own = set(block)
+    for op in reversed(block):
         s.b.loc = op.loc.unnamed
         if op.opcode == "store":
             store(s, op)
@@ -84,10 +87,13 @@ def sweep(s: State, ops: Iterable[Op]) -> None:
         elif op.opcode == "for":
             loop(s, op, recompute, sweep)
         elif any(result in s.cts for result in op.results):
-            transpose(s, op, [s.cts.pop(result, None) for result in op.results])
+            cts = [s.cts.pop(result, None) for result in op.results]
+            transpose(s, op, cts, Logistic.of(op, own))
 
 
-def transpose(s: State, op: Op, cts: list[Cotangent | None]) -> None:
+def transpose(
+    s: State, op: Op, cts: list[Cotangent | None], logistic: Logistic | None
+) -> None:
     """Adds to the cotangents of the operands of `op`, given those of its results."""
     rule = RULES[op.opcode]
     if isinstance(rule, Structural):
@@ -101,7 +107,7 @@ def transpose(s: State, op: Op, cts: list[Cotangent | None]) -> None:
                 t = ct.value if sign > 0 else s.b.pointwise("neg", ct.value)
                 s.add(value, ct.through(t, clean=ct.is_clean))
         case Pointwise(maps):
-            _pointwise(s, op, maps, ct)
+            _pointwise(s, op, maps, ct, logistic)
         case Special():
             SPECIAL[op.opcode](s, op, ct)
         case Unsupported(reason):
@@ -111,7 +117,11 @@ def transpose(s: State, op: Op, cts: list[Cotangent | None]) -> None:
 
 
 def _pointwise(
-    s: State, op: Op, maps: tuple[Callable[..., Expr] | None, ...], ct: Cotangent
+    s: State,
+    op: Op,
+    maps: tuple[Callable[..., Expr] | None, ...],
+    ct: Cotangent,
+    logistic: Logistic | None,
 ) -> None:
     t = Expr(s.b, ct.value)
     operands = [Expr(s.b, s.primal(v)) for v in op.operands]
@@ -126,6 +136,11 @@ def _pointwise(
             elif known is not None:
                 share = known + share
             totals[value] = share
+    if logistic is not None and totals.pop(op.operands[-1], None) is not None:
+        shift = Expr(s.b, s.primal(logistic.shift))
+        known = totals.get(logistic.exponent)
+        share = logistic.partial(t, result, operands[-1], shift)
+        totals[logistic.exponent] = share if known is None else known + share
     live = finite_where(s.b, s.env, op)
     for value, total in totals.items():
         s.add(value, restrict(s.b, ct.through(total.value), live))
