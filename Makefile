@@ -7,7 +7,7 @@ SEED ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint format docs fuzz triton-matrix bench-overhead clean
+.PHONY: demo test check lint format docs fuzz triton-matrix bench-overhead bench-derive clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -41,6 +41,9 @@ triton-matrix: $(VENV)/.test
 
 bench-overhead: $(VENV)/.test
 	$(BIN)/python benchmarks/overhead.py
+
+bench-derive: $(VENV)/.test
+	$(BIN)/python benchmarks/derive_time.py
 
 clean:
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .ruff_cache .hypothesis \

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from undertow.analysis.launch import Bound, uniform
 from undertow.analysis.polynomials import ONE, ZERO, Polynomial, Symbol, rejoin
-from undertow.ir import I1, Access, Op, Value
+from undertow.ir import I1, Access, Op, Value, postorder
 
 
 @dataclass
@@ -25,8 +25,8 @@ class Addresses:
 
     def of(self, value: Value) -> Polynomial:
         """The polynomial of an integer; what is not polynomial in it is opaque."""
-        if value not in self._known:
-            self._known[value] = self._polynomial(value)
+        for part in postorder(value, _parts, self._known):
+            self._known[part] = self._polynomial(part)
         return self._known[value]
 
     def access(self, op: Op) -> Polynomial:
@@ -130,6 +130,18 @@ class Addresses:
             return _atom(op.result)
         kind = "quotient" if op.opcode == "sdiv" else "remainder"
         return Polynomial.symbol(Symbol(kind, of=of, by=by))
+
+
+def _parts(value: Value) -> tuple[Value, ...]:
+    """The values whose polynomials that of `value` is made of."""
+    op = value.op
+    if op is None:
+        return ()
+    wide = value.tensor_type.dtype.bits >= 32
+    arithmetic = op.opcode in _ARITHMETIC and wide
+    digit = op.opcode in ("sdiv", "srem")
+    moved = op.opcode in _LANEWISE or widens(op)
+    return op.operands if arithmetic or digit or moved else ()
 
 
 _ARITHMETIC: dict[str, Callable[[Polynomial, Polynomial], Polynomial]] = {

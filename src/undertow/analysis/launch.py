@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from undertow.analysis.polynomials import Polynomial, Symbol
-from undertow.ir import Op, Value
+from undertow.ir import Op, Value, postorder
 
 Launch = Mapping[str, int]
 """Integer arguments by name, and the grid as ``grid0``, ``grid1``, ``grid2``."""
@@ -53,21 +53,22 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 
 def uniform(value: Value) -> bool:
     """Whether a scalar is computed from integer arguments and the grid alone."""
-    return _uniform(value, {})
-
-
-def _uniform(value: Value, seen: dict[Value, bool]) -> bool:
-    if value not in seen:
-        op = value.op
-        if value.shape or not value.tensor_type.dtype.is_int:
-            seen[value] = False
+    seen: dict[Value, bool] = {}
+    for part in postorder(value, _parts, seen):
+        op = part.op
+        if part.shape or not part.tensor_type.dtype.is_int:
+            seen[part] = False
         elif op is None:
-            seen[value] = value.is_parameter
+            seen[part] = part.is_parameter
         else:
-            seen[value] = _computable(op) and all(
-                _uniform(v, seen) for v in op.operands
-            )
+            seen[part] = _computable(op) and all(seen[v] for v in op.operands)
     return seen[value]
+
+
+def _parts(value: Value) -> tuple[Value, ...]:
+    op = value.op
+    number = not value.shape and value.tensor_type.dtype.is_int
+    return op.operands if op is not None and number and _computable(op) else ()
 
 
 def _computable(op: Op) -> bool:

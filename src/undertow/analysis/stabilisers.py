@@ -16,8 +16,9 @@ what is carried beside them is rescaled from the one to the other (`running_maxi
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from undertow.analysis.degrees import (
@@ -40,12 +41,45 @@ MAX_CARRIED = 5
 
 def stabilisers(kernel: Kernel, outputs: Collection[Value]) -> frozenset[Value]:
     """The maxima of `kernel` that cancel in all of `outputs` (pointers)."""
-    candidates = [
-        op.result
-        for op in walk(kernel.body)
-        if op.opcode == "reduce" and op.str_attr("kind") == "max" and op.result.is_float
-    ]
-    return frozenset(m for m in candidates if cancels(kernel, {m: of(m)}, outputs))
+    ops, users = kernel.body.ops, _users(kernel.body)
+    found: set[Value] = set()
+    for op in walk(kernel.body):
+        maximum = op.opcode == "reduce" and op.str_attr("kind") == "max"
+        if maximum and op.result.is_float:
+            m, degrees = op.result, {op.result: of(op.result)}
+            if _follow(_dependents(m, ops, users, degrees), degrees, outputs):
+                found.add(m)
+    return frozenset(found)
+
+
+Users = dict[Value, list[int]]
+"""The ops of a block, by position, that use a value, be it inside of them."""
+
+
+def _users(block: Block) -> Users:
+    users: Users = {}
+    for position, op in enumerate(block.ops):
+        for value in dict.fromkeys(_used(op)):
+            users.setdefault(value, []).append(position)
+    return users
+
+
+def _dependents(
+    m: Value, ops: Sequence[Op], users: Users, degrees: Degrees
+) -> Iterator[Op]:
+    """The ops that depend on `m`, in order; `degrees` grow on the way."""
+    waiting = list(users.get(m, ()))
+    last = -1
+    while waiting:
+        position = heapq.heappop(waiting)
+        if position == last:
+            continue
+        last = position
+        yield ops[position]
+        for result in ops[position].results:
+            if not degrees.get(result, FREE).free:
+                for user in users.get(result, ()):
+                    heapq.heappush(waiting, user)
 
 
 def of(m: Value, added: Vector = OLD) -> Degree:
@@ -53,14 +87,9 @@ def of(m: Value, added: Vector = OLD) -> Degree:
     return Degree(added, axes=tuple(range(len(m.shape))))
 
 
-def cancels(kernel: Kernel, start: Degrees, outputs: Collection[Value]) -> bool:
-    """Whether no output depends on what the values in `start` depend on."""
-    return _follow(kernel.body, dict(start), outputs)
-
-
-def _follow(block: Block, degrees: Degrees, outputs: Collection[Value]) -> bool:
-    """Finds the degrees in `block`; False as soon as one is of no known form."""
-    for op in block.ops:
+def _follow(ops: Iterable[Op], degrees: Degrees, outputs: Collection[Value]) -> bool:
+    """Finds the degrees of `ops`; False as soon as one is of no known form."""
+    for op in ops:
         if op.opcode == "yield":
             continue
         if op.regions:
@@ -107,7 +136,7 @@ def _sums(op: Op, degrees: Degrees, outputs: Collection[Value]) -> bool:
         options = [FREE]
     for choice in itertools.product(options, repeat=len(carried)):
         trial = degrees | dict(zip(carried, choice, strict=True))
-        if not _starts(op, trial) or not _follow(body, trial, outputs):
+        if not _starts(op, trial) or not _follow(body.ops, trial, outputs):
             continue
         pairs = zip(body.args[1:], body.ops[-1].operands, strict=True)
         if all(trial.get(a, FREE) == trial.get(v, FREE) for a, v in pairs):
@@ -192,7 +221,7 @@ def _certify(
             following[index]: of(args[index], NEW),
         }
         degrees |= {args[k]: d for k, d in zip(others, choice, strict=True)}
-        if not _follow(body, degrees, outputs):
+        if not _follow(body.ops, degrees, outputs):
             continue
         handed_on = all(
             degrees.get(following[k], FREE) == _renewed(d)
@@ -206,7 +235,7 @@ def _certify(
         ends = {op.results[k]: d for k, d in zip(others, choice, strict=True)}
         ends[op.results[index]] = of(args[index])
         after = kernel.body.ops[kernel.body.ops.index(op) + 1 :]
-        if _follow(Block(after), ends, outputs):
+        if _follow(after, ends, outputs):
             return RunningMaximum(op, index, rescaled)
     return None
 

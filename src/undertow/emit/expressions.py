@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from undertow.analysis.addresses import uniform
 from undertow.emit import spelling
@@ -59,7 +60,7 @@ class Expressions:
 
     def build(self, op: Op) -> Text:
         """The expression an op computes, not looking at the name of its result."""
-        writer = self._writers().get(op.opcode)
+        writer = self._writers.get(op.opcode)
         if writer is not None:
             return writer(op)
         if op.opcode in OPERATORS:
@@ -69,6 +70,7 @@ class Expressions:
             return self.function(op, arguments)
         return spelling.extremum(op, [t.text for t in arguments])
 
+    @cached_property
     def _writers(self) -> dict[str, Callable[[Op], Text]]:
         return {
             "const": self.const,

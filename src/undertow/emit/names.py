@@ -32,7 +32,12 @@ class Names:
     """Gives each value one name, no two values the same."""
 
     def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = {*taken, "tl", "triton", "libdevice"}
+        self._taken = dict.fromkeys([*taken, "tl", "triton", "libdevice"])
+        self._counts: dict[str, int] = {}  # below it, all numbers are taken
+
+    def __len__(self) -> int:
+        """How many are taken."""
+        return len(self._taken)
 
     def fresh(self, wish: str) -> str:
         """`wish`, or with a number if it is taken."""
@@ -41,11 +46,20 @@ class Names:
             wish = f"v{wish}"
         if keyword.iskeyword(wish) or hasattr(builtins, wish):
             wish = f"{wish}_"
-        name, count = wish, 2
+        name, count = wish, self._counts.get(wish, 2)
         while name in self._taken:
             name, count = f"{wish}_{count}", count + 1
-        self._taken.add(name)
+        self._counts[wish] = max(2, count - 1)
+        self._taken[name] = None
         return name
+
+    def forget(self, count: int) -> None:
+        """Frees all names but the first `count` that were taken."""
+        while len(self._taken) > count:
+            name, _ = self._taken.popitem()
+            stem, _, number = name.rpartition("_")
+            if number.isdecimal():
+                self._counts[stem] = min(self._counts.get(stem, 2), int(number))
 
     def taken(self, name: str) -> bool:
         return name in self._taken
@@ -58,9 +72,9 @@ class Names:
     @contextmanager
     def scope(self) -> Generator[None]:
         """A block whose names may be given again after it."""
-        outer = set(self._taken)
+        outer = len(self)
         yield
-        self._taken = outer
+        self.forget(outer)
 
 
 @dataclass

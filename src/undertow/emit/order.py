@@ -19,12 +19,17 @@ def ordered(block: Block, *, on_demand: bool) -> list[Op]:
     pending: dict[Value, Op] = {}
 
     def place(op: Op) -> None:
-        for value in free(op):
-            if value in pending:
-                place(pending[value])
-        for result in op.results:
-            pending.pop(result, None)
-        done.append(op)
+        stack = [(op, iter(free(op)))]
+        while stack:
+            op, operands = stack[-1]
+            needed = next((pending[v] for v in operands if v in pending), None)
+            if needed is not None:
+                stack.append((needed, iter(free(needed))))
+                continue
+            stack.pop()
+            for result in op.results:
+                pending.pop(result, None)
+            done.append(op)
 
     for op in block.ops:
         if op.opcode == "section":

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 
 from undertow.emit.expressions import Expressions
-from undertow.emit.layout import WIDTH, cast_of_load, fits, wrap
 from undertow.emit.limits import MAX_DEPTH, Limits
 from undertow.emit.liveness import Frame, Places, Reads, in_turn
 from undertow.emit.loops import (
@@ -23,62 +20,57 @@ from undertow.emit.loops import (
 )
 from undertow.emit.names import Names, Wishes
 from undertow.emit.order import ordered
+from undertow.emit.page import Mark, Page
 from undertow.emit.stores import written
 from undertow.emit.uses import MOVES, as_initial, count_uses, written_in_place
 from undertow.ir import UNKNOWN, Access, Block, Kernel, Loc, Op, Value
 from undertow.transform.reverse import REVERSE
 
 
-@dataclass
+class _ElsewhereError(Exception):
+    """A value that should have a variable is made in an enclosing block."""
+
+
 class Writer:
     """Writes the statements of a kernel's body.
 
-    Attributes:
-        forced: values that get a variable because an expression would be too long.
-        reasons: comments to put above the first access to a buffer.
+    Where an expression turns out too long, a value inside of it gets a variable after
+    all: writing goes on again from where that value is made. What stands before is
+    settled, so each value is decided about once.
     """
 
-    kernel: Kernel
-    extents: Mapping[int, str]
-    reasons: Mapping[str, str]
-    forced: set[Value] = field(default_factory=lambda: set[Value]())
-
-    def body(self) -> tuple[list[str], Expressions]:
-        """The lines of the body, indented by one level."""
-        while True:
-            run = _Run(self)
-            run.block(Frame(self.kernel.body), 1, top=True)
-            if not run.limits.too_long - self.forced:
-                return run.lines or ["    pass"], run.expressions
-            self.forced |= run.limits.too_long
-
-
-class _Run:
-    """One attempt, with the variables decided so far."""
-
-    def __init__(self, writer: Writer) -> None:
-        kernel = writer.kernel
-        self.writer = writer
-        taken = [*(p.name for p in kernel.params), *kernel.constexprs]
-        self.names = Names(taken)
-        self.expressions = Expressions({}, writer.extents)
-        self.lines: list[str] = []
+    def __init__(
+        self, kernel: Kernel, extents: Mapping[int, str], reasons: Mapping[str, str]
+    ) -> None:
+        """`reasons` are comments above the first access to a buffer, by its name."""
+        self.names = Names([*(p.name for p in kernel.params), *kernel.constexprs])
+        self.expressions = Expressions({}, extents)
+        self.given = self.expressions.names
+        self.page = Page(self.names, reasons, self.given)
         self.limits = Limits(self.expressions)
-        self.place = ""
-        self.section: str | None = None
-        self.explained: set[str] = set()
+        self.forced: set[Value] = set()
         self.uses: dict[Value, int] = {}
         self.users: dict[Value, list[Op]] = {}
         count_uses(kernel.body, self.uses, self.users)
-        self.given = self.expressions.names
         self.reads = Reads(self.given)
         self.places = Places(kernel.body)
         self.frame = Frame(kernel.body)
-        self.later: Sequence[Op] = ()
+        self.open: list[Block] = []
+        self.rest: tuple[Sequence[Op], int] = (), 0
         self.wishes = Wishes(self.given, self.users)
         self.merged_loads: set[Value] = set()
         self.hints: dict[Value, str] = {}
-        self.on_demand = False
+
+    def body(self) -> tuple[list[str], Expressions]:
+        """The lines of the body, indented by one level."""
+        self.block(self.frame, 1, top=True)
+        return self.page.lines or ["    pass"], self.expressions
+
+    @property
+    def later(self) -> Sequence[Op]:
+        """The ops of the block after the one that is being written."""
+        ops, position = self.rest
+        return ops[position:]
 
     # -- deciding --------------------------------------------------------------------
 
@@ -91,7 +83,7 @@ class _Run:
         repeated = self.places.enters_loop(value, users)
         if op.opcode == "load":
             return repeated or not self.merge(value)
-        if value in self.merged_loads or value in self.writer.forced:
+        if value in self.merged_loads or value in self.forced:
             return True
         if repeated and not trivial(value, self.given):
             return True
@@ -153,7 +145,7 @@ class _Run:
         target = self.frame.targets.get(value, "")
         if self.frame.repeated and target and value.name in ("", target):
             return self.names.fresh(f"new_{target}")
-        return self.names.fresh(self.wishes.of(value, primal=not self.on_demand))
+        return self.names.fresh(self.wishes.of(value, primal=not self.page.on_demand))
 
     def left_in(self, value: Value, results: Collection[Value]) -> str:
         """The variable that the block leaves `value` in, if it may be assigned now.
@@ -166,55 +158,72 @@ class _Run:
             n for v, n in targets.items() if (v.type, n) == (value.type, value.name)
         )
         target = targets.get(value) or next(alike, "")
-        return "" if target in self.reads.by(self.later, results) else target
+        return (
+            "" if not target or target in self.reads.by(self.later, results) else target
+        )
 
     # -- writing ---------------------------------------------------------------------
 
     def block(self, frame: Frame, depth: int, *, top: bool = False) -> None:
-        outer = self.frame, self.later
-        ops = ordered(frame.block, on_demand=self.on_demand)
-        for position, op in enumerate(ops):
-            self.frame, self.later = frame, ops[position + 1 :]
-            match op.opcode:
-                case "section":
-                    self.section = op.str_attr("title")
-                    self.on_demand = self.section == REVERSE
-                case "assume" | "yield":
-                    pass
-                case "store" | "atomic_add":
-                    self.memory(op, depth)
-                case "if":
-                    self.branch(op, depth, last=top and op is frame.block.ops[-1])
-                case "for":
-                    self.loop(op, depth)
-                case "barrier":
-                    self.line(depth, "", "tl.debug_barrier()", op.loc)
-                case _:
-                    self.assign(op, depth)
-        self.frame, self.later = outer
+        outer = self.frame, self.rest
+        ops = ordered(frame.block, on_demand=self.page.on_demand)
+        places = {op: position for position, op in enumerate(ops)}
+        marks: list[tuple[Mark, int]] = []
+        self.open.append(frame.block)
+        position = 0
+        while position < len(ops):
+            op = ops[position]
+            marks[position:] = [(self.page.mark(), len(frame.counters))]
+            self.frame, self.rest = frame, (ops, position + 1)
+            with suppress(_ElsewhereError):  # `again` knows what was asked for
+                self.statement(op, depth, last=top and op is frame.block.ops[-1])
+            again = self.again(places, position)
+            position += 1
+            if again is not None:
+                position = again
+                mark, counters = marks[position]
+                self.page.rewind(mark)
+                del frame.counters[counters:]
+        self.open.pop()
+        self.frame, self.rest = outer
 
-    def line(
-        self, depth: int, target: str, expression: str, loc: Loc, end: str = ""
-    ) -> None:
-        """A statement, its heading if it is the first of a section, and its origin."""
-        indent = "    " * depth
-        if self.section is not None:
-            self.lines.append(f"{indent}# -- {self.section} --")
-            self.section, self.place = None, ""
-        place = f"{os.path.basename(loc.file)}:{loc.line}" if loc.known else ""
-        comment = f"  # {place}" if place and place != self.place else ""
-        self.place = place or self.place
-        load, kind = cast_of_load(expression)
-        whole = f"{indent}{target}{expression}"
-        splits = load and fits(f"{indent}{target}{load}.to(") and not fits(whole)
-        if splits and target.endswith(" = "):
-            self.line(depth, target, load, loc)
-            expression, comment = f"{target.removesuffix(' = ')}.to({kind})", ""
-        statement = f"{indent}{target}{expression}{end}"
-        if comment and fits(statement) and not fits(statement + comment):
-            self.lines.append(f"{indent}{comment.lstrip()}")
-            comment = ""
-        self.lines += wrap(indent, target, expression, f"{end}{comment}")
+    def statement(self, op: Op, depth: int, *, last: bool) -> None:
+        match op.opcode:
+            case "section":
+                self.page.section = op.str_attr("title")
+                self.page.on_demand = self.page.section == REVERSE
+            case "assume" | "yield":
+                pass
+            case "store" | "atomic_add":
+                self.memory(op, depth)
+            case "if":
+                self.branch(op, depth, last=last)
+            case "for":
+                self.loop(op, depth)
+            case "barrier":
+                self.page.line(depth, "", "tl.debug_barrier()", op.loc)
+            case _:
+                self.assign(op, depth)
+
+    def again(self, places: Mapping[Op, int], position: int) -> int | None:
+        """Where to go on again, if the statement at `position` asked for variables.
+
+        That is where the first of them is made, or at the statement itself if that is
+        inside of it.
+        """
+        wanted = self.limits.too_long - self.forced
+        self.limits.too_long.clear()
+        if not wanted:
+            return None
+        homes = {v: self.places.homes[v] for v in wanted}
+        outside = {v for v in wanted if homes[v] in self.open[:-1]}
+        self.forced |= wanted - outside
+        if outside:
+            self.limits.too_long |= outside
+            self.open.pop()
+            raise _ElsewhereError
+        made = [v.op for v in wanted if homes[v] is self.open[-1]]
+        return min((places[op] for op in made if op is not None), default=position)
 
     def assign(self, op: Op, depth: int) -> None:
         in_place = written_in_place(op) or not self.frame.repeated
@@ -233,23 +242,14 @@ class _Run:
         if op.opcode == "load":
             self.limits.operands(op, depth)
         self.limits.check(op.operands, expression, depth, target)
-        self.line(depth, target, expression, op.loc)
+        self.page.line(depth, target, expression, op.loc)
 
     def memory(self, op: Op, depth: int) -> None:
-        name = Access.of(op).base.name
-        if name in self.writer.reasons and name not in self.explained:
-            self.explained.add(name)
-            mark = f"{'    ' * depth}# "
-            self.lines += textwrap.wrap(
-                self.writer.reasons[name],
-                WIDTH,
-                initial_indent=mark,
-                subsequent_indent=mark,
-            )
+        self.page.explain(Access.of(op).base.name, depth)
         expression = written(op, self.expressions)
         self.limits.operands(op, depth)
         self.limits.check(op.operands, expression, depth, "")
-        self.line(depth, "", expression, op.loc)
+        self.page.line(depth, "", expression, op.loc)
 
     def branch(self, op: Op, depth: int, *, last: bool) -> None:
         then, otherwise = op.regions
@@ -265,17 +265,17 @@ class _Run:
                 if empty[0]
                 else self.expressions.inverted(op.operands[0]).text
             )
-            self.line(depth, f"if {taken}:", "", op.loc)
-            self.lines.append("    " * (depth + 1) + "return")
+            self.page.line(depth, f"if {taken}:", "", op.loc)
+            self.page.word(depth + 1, "return")
             self.block(Frame(otherwise if empty[0] else then), depth)
             return
         if empty[0]:
             condition = self.expressions.inverted(op.operands[0]).text
             then, otherwise = otherwise, then
-        self.line(depth, f"if {condition}:", "", op.loc)
+        self.page.line(depth, f"if {condition}:", "", op.loc)
         self.region(then, names, depth + 1)
         if not (empty[0] or empty[1]):
-            self.lines.append("    " * depth + "else:")
+            self.page.word(depth, "else:")
             self.region(otherwise, names, depth + 1)
         self.given.update(zip(op.results, names, strict=True))
 
@@ -288,15 +288,15 @@ class _Run:
         self, region: Block, names: Sequence[str], depth: int, *, repeated: bool = False
     ) -> None:
         """A nested block, which leaves its values in variables `names`."""
-        before, last = len(self.lines), region.ops[-1]
+        before, last = len(self.page.lines), region.ops[-1]
         targets: dict[Value, str] = {}
         for name, value in zip(names, last.operands, strict=True):
             targets.setdefault(value, name)
         repeated = repeated or self.frame.repeated
         self.block(Frame(region, targets, repeated), depth)
         self.assignments(names, last.operands, depth, None if repeated else last.loc)
-        if len(self.lines) == before:
-            self.lines.append("    " * depth + "pass")
+        if len(self.page.lines) == before:
+            self.page.word(depth, "pass")
 
     def assignments(
         self,
@@ -313,14 +313,14 @@ class _Run:
         """
         for step in in_turn(names, values, self.reads, self.names.fresh):
             if isinstance(step.source, str):
-                self.line(depth, f"{step.target} = ", step.source, loc or UNKNOWN)
+                self.page.line(depth, f"{step.target} = ", step.source, loc or UNKNOWN)
                 continue
             target, text = assignment(step.target, step.source, self.expressions)
             if step.target in distinct:
                 text = apart(text, step.source)
             self.limits.check([step.source], text, depth, target)
             made = None if step.source in self.given else step.source.op
-            self.line(depth, target, text, loc or (made.loc if made else UNKNOWN))
+            self.page.line(depth, target, text, loc or (made.loc if made else UNKNOWN))
 
     # -- loops -----------------------------------------------------------------------
 
@@ -334,7 +334,7 @@ class _Run:
         variable = self.counter(body)
         with self.names.scope():
             self.given.update(zip(body.args, [variable, *names], strict=True))
-            self.line(depth, f"for {variable} in ", bounds, op.loc, ":")
+            self.page.line(depth, f"for {variable} in ", bounds, op.loc, ":")
             self.region(body, names, depth + 1, repeated=True)
         self.given.update(zip(op.results, names, strict=True))
 
@@ -370,7 +370,7 @@ class _Run:
                 return target
         if held not in busy and self.continues(op, index, held):
             return held
-        primal = not self.on_demand
+        primal = not self.page.on_demand
         return self.names.fresh(wished_name(op, index, self.wishes, primal=primal))
 
     def continues(self, op: Op, index: int, held: str) -> bool:

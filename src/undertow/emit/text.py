@@ -107,6 +107,8 @@ def shape(extents: tuple[str, ...]) -> str:
 
 def broadcast_shape(shapes: Sequence[Shape]) -> Shape | None:
     """The shape that operands of `shapes` broadcast to; None if they do not."""
+    if len(set(shapes)) == 1:
+        return shapes[0]
     rank = max((len(s) for s in shapes), default=0)
     padded = [(1,) * (rank - len(s)) + s for s in shapes]
     result = tuple(max(column) for column in zip(*padded, strict=True)) if rank else ()

@@ -16,6 +16,9 @@ from undertow.frontend.refusals import ATOMICS
 from undertow.frontend.ttir import MOp
 from undertow.ir import I1, I8, I64, Access, Attr, Op, PointerType, TensorType, Value
 
+FEW, MANY = 4, 12
+"""A pointer that was moved more than MANY times keeps FEW offsets and a sum."""
+
 _POLICY = re.compile(r"(\w+) = (\w+)")
 
 
@@ -25,6 +28,9 @@ def _addptr(lifter: Lifter, op: MOp) -> None:
         lifter.refuse(op, "arithmetic on what is no pointer argument is not supported")
     _unname(offset, op)
     offsets = pointer.offsets if is_zero(offset) else (*pointer.offsets, offset)
+    if len(offsets) > MANY:  # in unrolled code, where each access would list them all
+        moves = pointer.with_offsets(offsets[FEW:], pointer.shape)
+        offsets = (*offsets[:FEW], total(lifter, moves))
     lifter.bind(op, pointer.with_offsets(offsets, pointer.shape))
 
 

@@ -1,7 +1,18 @@
 """Undertow's typed SSA: the form every stage reads and writes."""
 
 from undertow.ir.builder import Builder
-from undertow.ir.core import UNKNOWN, Access, Attr, Block, Kernel, Loc, Op, Value, walk
+from undertow.ir.core import (
+    UNKNOWN,
+    Access,
+    Attr,
+    Block,
+    Kernel,
+    Loc,
+    Op,
+    Value,
+    postorder,
+    walk,
+)
 from undertow.ir.ops import OPS, OpDef
 from undertow.ir.parser import parse
 from undertow.ir.printer import print_kernel
@@ -53,6 +64,7 @@ __all__ = [
     "Value",
     "cotangent_dtype",
     "parse",
+    "postorder",
     "print_kernel",
     "scalar",
     "verify",

@@ -17,7 +17,7 @@ ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -170,6 +170,25 @@ def walk(block: Block) -> Iterator[Op]:
         yield op
         for region in op.regions:
             yield from walk(region)
+
+
+def postorder(
+    value: Value, parts: Callable[[Value], Iterable[Value]], known: Container[Value]
+) -> Iterator[Value]:
+    """`value` and what it is made of, its `parts` before it, but for what is `known`.
+
+    Each value must be known when the next one is asked for. Chains of thousands of ops
+    are too deep for a function that calls itself.
+    """
+    stack = [value]
+    while stack:
+        top = stack[-1]
+        unknown = [v for v in parts(top) if v not in known] if top not in known else []
+        stack += unknown
+        if not unknown:
+            stack.pop()
+            if top not in known:
+                yield top
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,11 @@ class _Verifier:
         self.kernel = kernel
 
     def block(
-        self, block: Block, outer: set[Value], yields: Sequence[Type] | None = None
+        self, block: Block, seen: set[Value], yields: Sequence[Type] | None = None
     ) -> None:
-        seen = outer | set(block.args)
+        """Checks a block where the values `seen` are defined."""
+        own = [*block.args]
+        seen.update(own)
         for position, op in enumerate(block.ops):
             last = position == len(block.ops) - 1
             if (op.opcode == "yield") != (yields is not None and last):
@@ -36,6 +38,8 @@ class _Verifier:
             for region in op.regions:
                 self.block(region, seen, [r.type for r in op.results])
             seen.update(op.results)
+            own += op.results
+        seen.difference_update(own)
         if yields is None:
             return
         if not block.ops:

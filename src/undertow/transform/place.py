@@ -78,21 +78,23 @@ def find(
     """Whether the accesses `ops`, in one buffer, touch each address at most once."""
     sites: list[Site] = []
     paths: list[list[Path]] = []
+    alike: dict[object, list[int]] = {}
     for op, path in ops:
         access = Access.of(op)
         shape = access.value.shape if access.value is not None else op.result.shape
         turns = tuple(addresses.turn(o) for o, _ in path if o.opcode == "for")
         address, bounds = addresses.access(op), tuple(addresses.bounds(op))
         site = Site(address, shape, bounds, turns)
-        for index, known in enumerate(sites):
-            same = known.address == address and known.shape == shape
-            same = same and known.turns == turns
-            if same and all(apart(path, other) for other in paths[index]):
+        places = alike.setdefault((address, shape, turns), [])
+        for index in places:
+            known = sites[index]
+            if all(apart(path, other) for other in paths[index]):
                 paths[index].append(path)
                 if known.bounds != site.bounds:  # the union of both: bound by neither
                     sites[index] = Site(address, shape, (None,), turns)
                 break
         else:
+            places.append(len(sites))
             sites.append(site)
             paths.append([path])
     guarded = any(o.opcode == "if" for _, path in ops for o, _ in path)
