@@ -179,14 +179,33 @@ class Oracle:
             )
             buffer.copy_(cotangents[g.of] if g.in_place else torch.zeros(source.shape))
             args[g.name] = buffer
+        counts = self.counted(args, held)
         for tape in backward.tapes:
-            turns = max(1, ceiling(tape.trips, launch) or 0)  # type: ignore[arg-type]
+            turns = counts.get(tape.turns.name)
+            if turns is None:
+                turns = ceiling(tape.trips, launch) or 0  # type: ignore[arg-type]
+            turns = max(1, turns)
             args[tape.turns.name] = turns
             kept = held if held and element(tape.pointer).is_float else None
             dtype = kept or TORCH[element(tape.pointer).name]
             numel = math.prod(self.grid) * turns * tape.size
             args[tape.pointer.name] = torch.empty(numel, dtype=dtype)
         return {p.name: args[p.name] for p in backward.kernel.params}
+
+    def counted(
+        self, args: Mapping[str, object], held: torch.dtype | None
+    ) -> dict[str, int]:
+        """The turns of loops that data decide, as the derived counter finds them."""
+        backward = self.derivation.backward
+        if backward.counter is None:
+            return {}
+        turns = torch.zeros(
+            math.prod(self.grid), len(backward.counted), dtype=torch.int32
+        )
+        names = [p.name for p in backward.counter.params[1:]]
+        given = {n: args[n] for n in names} | {backward.counter.params[0].name: turns}
+        evaluate.run(backward.counter, given, self.grid, float_dtype=held)  # type: ignore[arg-type]
+        return dict(zip(backward.counted, turns.amax(0).tolist(), strict=True))
 
     @property
     def grid(self) -> tuple[int, int, int]:

@@ -27,14 +27,6 @@ def swapped_in_loop(x_ptr, y_ptr, n):
 
 
 @triton.jit
-def while_loop(x_ptr, y_ptr, n):
-    s = tl.load(x_ptr)
-    while s > 1:  # here
-        s = s * 0.5
-    tl.store(y_ptr, s)
-
-
-@triton.jit
 def int_dot(x_ptr, y_ptr, n):
     offs = tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
     x = tl.load(x_ptr + offs).to(tl.int8)
@@ -223,7 +215,6 @@ CASES: dict[str, Case] = {
         fn.__name__: Case(fn, _XYN, {}, message)
         for fn, message in [
             (swapped_in_loop, "a pointer chosen at run time is not supported"),
-            (while_loop, "`while` loops are not supported yet"),
             (int_dot, "`tl.dot` of integers (`i8`) is not supported"),
             (float8_dot, "`tl.dot` of 8-bit floats (`f8e5m2`) is not supported"),
             (dot_scaled, "`tl.dot_scaled` is not supported"),

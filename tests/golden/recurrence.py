@@ -38,9 +38,10 @@ def recurrence_bwd(
     tl.debug_barrier()  # loops.py:140
     n_programs_1 = tl.cast(tl.num_programs(1), tl.int64)
     offset = (tl.program_id(2) * n_programs_1 + pid_1) * tl.num_programs(0)
-    offset_2 = (offset + batch) * t_turns
+    program = offset + batch
+    program_offset = program * t_turns
     for t in range(T):
-        tl.store(h_tape_ptr + (offset_2 + t) * BLOCK + lanes, h)
+        tl.store(h_tape_ptr + (program_offset + t) * BLOCK + lanes, h)
         at = (batch * T + t) * D + d  # loops.py:141
         x = tl.load(x_ptr + at, mask=mask)  # loops.py:142
         g = tl.load(g_ptr + at, mask=mask)  # loops.py:143
@@ -51,13 +52,13 @@ def recurrence_bwd(
     d_h = tl.zeros((BLOCK,), tl.float32)  # loops.py:141
     for t in range(T):  # loops.py:140
         t_2 = T - 1 - t  # loops.py:141
-        h_2 = tl.load(h_tape_ptr + (offset_2 + t_2) * BLOCK + lanes)
-        offset_3 = batch * T + t_2
-        at = offset_3 * D + d
+        h_2 = tl.load(h_tape_ptr + (program_offset + t_2) * BLOCK + lanes)
+        offset_2 = batch * T + t_2
+        at = offset_2 * D + d
         x = tl.load(x_ptr + at, mask=mask)  # loops.py:142
         g = tl.load(g_ptr + at, mask=mask)  # loops.py:143
         d_y = tl.load(
-            d_y_ptr + offset_3 * d_y_stride_0 + d * d_y_stride_1, mask=mask, other=0.0
+            d_y_ptr + offset_2 * d_y_stride_0 + d * d_y_stride_1, mask=mask, other=0.0
         )  # loops.py:145
         d_h += d_y
         h_2_x = h_2 * x  # loops.py:144

@@ -1,6 +1,13 @@
 """All the launches."""
 
-from kernels import loop_cases, maximum_cases, other_cases, pointwise_cases, row_cases
+from kernels import (
+    loop_cases,
+    maximum_cases,
+    other_cases,
+    pointwise_cases,
+    row_cases,
+    while_cases,
+)
 from kernels.case import CASES, Case, gelu_tanh
 
 __all__ = [
@@ -12,4 +19,5 @@ __all__ = [
     "other_cases",
     "pointwise_cases",
     "row_cases",
+    "while_cases",
 ]

@@ -28,6 +28,10 @@ LOOPS = [
         "recurrence",
         "nested",
         "loop_in_branch",
+        "relax",
+        "ragged",
+        "counting",
+        "nested_while",
     }
 ]
 
@@ -105,6 +109,14 @@ def data_dependent(x_ptr, y_ptr, n_ptr, BLOCK: tl.constexpr):
     tl.store(y_ptr + tl.arange(0, BLOCK), acc)
 
 
+def test_turns_that_data_decide_are_counted() -> None:
+    types = {**P, "n_ptr": "*i32"}
+    backward = differentiate(frontend.capture(data_dependent, types, {"BLOCK": 16}))
+    assert backward.counted == ("i_turns",)
+    assert backward.counter is not None
+    assert [p.name for p in backward.counter.params] == ["turns_ptr", "n_ptr"]
+
+
 @triton.jit
 def scratch(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)
@@ -120,20 +132,9 @@ def last_wins(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
         tl.store(y_ptr + cols, tl.load(x_ptr + i * BLOCK + cols))
 
 
-@triton.jit
-def wrapped(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    acc = tl.full((BLOCK,), 1.0, tl.float32)
-    bits = (tl.program_id(0) - 3).to(tl.int8).to(tl.uint8, bitcast=True)
-    for _ in range(bits.to(tl.int32)):
-        acc = tl.sin(acc * tl.load(x_ptr + tl.arange(0, BLOCK)))
-    tl.store(y_ptr + tl.arange(0, BLOCK), acc)
-
-
 @pytest.mark.parametrize(
     ("fn", "types", "words"),
     [
-        (wrapped, {}, "nothing bounds how often it turns"),
-        (data_dependent, {"n_ptr": "*i32"}, "nothing bounds how often it turns"),
         (scratch, {"n": "i32"}, "is read and written in one loop"),
         (last_wins, {"n": "i32"}, "is stored to several times"),
     ],

@@ -66,7 +66,7 @@ class _Forward:
             self.varied.difference_update(r for r in op.results if r in self.constant)
 
     def _op(self, op: Op) -> None:
-        if op.opcode == "for":
+        if op.is_loop:
             self._turns(op)
             return
         for region in op.regions:
@@ -100,15 +100,14 @@ class _Forward:
 
     def _turns(self, op: Op) -> None:
         """A carried value is varied if it is at the start or after any turn."""
-        (region,), initial = op.regions, op.operands[3:]
-        args = region.args[1:]
+        (region,), initial, args = op.regions, op.initial, op.carried
         kinds = self.varied, self.rounded
         for known in kinds:
             known.update(a for a, v in zip(args, initial, strict=True) if v in known)
         while True:
             self.block(region)
             before = sum(map(len, kinds))
-            following = list(zip(args, region.ops[-1].operands, strict=True))
+            following = list(zip(args, op.following, strict=True))
             for known in kinds:
                 known.update(a for a, v in following if v in known)
             if sum(map(len, kinds)) == before:
@@ -146,7 +145,7 @@ def _backward(
                 pairs = zip(op.results, region.ops[-1].operands, strict=True)
                 useful.update(v for r, v in pairs if r in useful)
                 _backward(region, outputs, useful, passes)
-        elif op.opcode == "for":
+        elif op.is_loop:
             body = partial(_backward, op.regions[0], outputs, useful, passes)
             _into_turns(op, useful, body)
         elif op.opcode == "load":
@@ -159,9 +158,7 @@ def _backward(
 
 def _into_turns(op: Op, useful: set[Value], body: Callable[[], None]) -> None:
     """A carried value is useful if it is after the loop or in any later turn."""
-    (region,), initial = op.regions, op.operands[3:]
-    following = region.ops[-1].operands
-    rows = list(zip(op.results, region.args[1:], following, initial, strict=True))
+    rows = list(zip(op.results, op.carried, op.following, op.initial, strict=True))
     useful.update(v for r, _, v, _ in rows if r in useful)
     while True:
         body()

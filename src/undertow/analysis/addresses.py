@@ -103,8 +103,10 @@ class Addresses:
                 return _atom(value)
 
     def turn(self, loop: Op) -> Symbol | None:
-        """The turns of a `for`, if their number is known at launch."""
-        lower, upper, step = map(self.of, loop.operands[:3])
+        """The turns of a loop, if their number is known at launch."""
+        if loop.opcode != "for":
+            return None
+        lower, upper, step = map(self.of, loop.head)
         size = step.number
         if size is None or size < 1:
             return None
@@ -118,10 +120,11 @@ class Addresses:
 
     def _variable(self, value: Value) -> Polynomial:
         """The variable of a loop: where it starts, and a step for each turn."""
-        turn = self.turn(value.owner) if value.owner and value.index == 0 else None
+        owner = value.owner
+        turn = self.turn(owner) if owner and value not in owner.carried else None
         if turn is None or value.owner is None:
             return Polynomial.symbol(Symbol("opaque", value=value))
-        lower, _, step = map(self.of, value.owner.operands[:3])
+        lower, _, step = map(self.of, value.owner.head)
         return lower + step * Polynomial.symbol(turn)
 
     def _digit(self, op: Op) -> Polynomial:

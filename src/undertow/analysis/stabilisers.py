@@ -124,7 +124,7 @@ def _used(op: Op) -> Iterator[Value]:
 def _sums(op: Op, degrees: Degrees, outputs: Collection[Value]) -> bool:
     """A loop whose turns leave degrees as they are: sums of terms of one degree."""
     (body,) = op.regions
-    if any(not degrees.get(v, FREE).free for v in op.operands[:3]):
+    if any(not degrees.get(v, FREE).free for v in op.head):
         return False
     carried = [a for a in body.args[1:] if a.is_float]
     if len(carried) > MAX_CARRIED:
@@ -158,7 +158,7 @@ def _exponentials(degrees: Collection[Degree]) -> set[Degree]:
 
 def _starts(op: Op, degrees: Degrees) -> bool:
     """Whether initial values have the degrees of the arguments; zero has any power."""
-    for arg, value in zip(op.regions[0].args[1:], op.operands[3:], strict=True):
+    for arg, value in zip(op.regions[0].args[1:], op.initial, strict=True):
         degree = degrees.get(arg, FREE)
         zero = degree.power != NONE and literal(value) == 0.0
         if not zero and degrees.get(value, FREE) != degree:
@@ -188,9 +188,7 @@ def running_maxima(kernel: Kernel, outputs: Collection[Value]) -> list[RunningMa
     """The running maxima of loops in the kernel's own block that cancel."""
     found: list[RunningMaximum] = []
     for op in kernel.body.ops:
-        if op.opcode == "for" and not any(
-            x.opcode == "for" for x in walk(op.regions[0])
-        ):
+        if op.opcode == "for" and not any(x.is_loop for x in walk(op.regions[0])):
             for index, arg in enumerate(op.regions[0].args[1:]):
                 if _is_maximum(op, index, arg):
                     certified = _certify(kernel, op, index, outputs)
@@ -273,7 +271,7 @@ def _renewed(degree: Degree) -> Degree:
 
 def _begins_empty(op: Op, index: int, rescaled: tuple[int, ...]) -> bool:
     """Whether what is rescaled starts as zero, or is lost in the first turn."""
-    initial = op.operands[3:]
+    initial = op.initial
     if literal(initial[index]) == -INFINITY:
         return True
     return all(literal(initial[k]) == 0.0 for k in rescaled)

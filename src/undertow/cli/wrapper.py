@@ -17,6 +17,7 @@ from undertow.cli.forward import forward_source
 from undertow.cli.messages import CommandError
 from undertow.cli.target import innermost
 from undertow.emit.layout import wrap
+from undertow.emit.source import split
 from undertow.ir import PointerType, Value
 from undertow.runtime.derivation import Derivation
 from undertow.transform.differentiate import Backward, roles
@@ -59,7 +60,7 @@ def with_wrapper(derived: Derived) -> str:
     backward = derived.derivation.backward
     _require_simple(backward)
     forward = forward_source(derived.target.kernel)
-    header, kernel = _split(derived.derivation.source)
+    header, kernel = split(derived.derivation.source)
     imports = sorted({*forward.imports, *header, "import torch", "import triton"})
     parts = [
         "\n".join(sorted(imports, key=lambda line: (line.startswith("from"), line))),
@@ -72,19 +73,17 @@ def with_wrapper(derived: Derived) -> str:
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _split(source: str) -> tuple[list[str], str]:
-    """Import lines of a module, and the rest."""
-    lines = source.splitlines()
-    head = next(i for i, line in enumerate(lines) if line.startswith("@"))
-    return [line for line in lines[:head] if line], "\n".join(lines[head:])
-
-
 def _require_simple(backward: Backward) -> None:
     name = backward.forward.name
     overwritten = sorted(roles(backward.forward).in_place)
     if overwritten:
         raise CommandError(
             f"`{name}` reads and overwrites `{overwritten[0]}`: not with --wrapper",
+            hint="wrap the kernel by undertow.differentiable instead",
+        )
+    if backward.counter is not None:
+        raise CommandError(
+            f"`{name}` has a loop whose turns are counted first: not with --wrapper",
             hint="wrap the kernel by undertow.differentiable instead",
         )
     for gradient in backward.gradients:

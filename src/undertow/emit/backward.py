@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from undertow.analysis.exclusive import Exclusive
-from undertow.emit.source import emit
+from undertow.emit.source import emit, joined
 from undertow.emit.text import dtype
 from undertow.transform.differentiate import Backward, Gradient
 
@@ -17,7 +17,10 @@ def emit_backward(backward: Backward) -> str:
         for g in backward.gradients
         if not isinstance(g.placement.finding, Exclusive)
     }
-    return emit(backward.kernel, describe(backward), reasons)
+    source = emit(backward.kernel, describe(backward), reasons)
+    if backward.counter is None:
+        return source
+    return joined(source, emit(backward.counter, describe_counter(backward)))
 
 
 def describe(backward: Backward) -> list[str]:
@@ -38,12 +41,27 @@ def describe(backward: Backward) -> list[str]:
     return lines
 
 
+def describe_counter(backward: Backward) -> list[str]:
+    """The lines of the docstring of the kernel that counts turns."""
+    names = ", ".join(f"`{name}`" for name in backward.counted)
+    return [
+        f"Counts for `{backward.kernel.name}` how often loops turn in each program: "
+        f"{names}."
+    ]
+
+
 def kept(backward: Backward) -> str:
     """What the reverse sweep has of the primal one that it does not compute again."""
     if not backward.tapes:
         return "Saved: nothing."
     names = ", ".join(dict.fromkeys(tape.of for tape in backward.tapes))
-    return f"Tape: {names}, as each turn of the loop finds it."
+    if backward.counter is None:
+        return f"Tape: {names}, as each turn of the loop finds it."
+    counted = ", ".join(f"`{name}`" for name in backward.counted)
+    return (
+        f"Tape: {names}, as each turn of the loop finds it; {counted}: the most turns "
+        f"of a program, counted by `{backward.counter.name}`."
+    )
 
 
 def placement(gradient: Gradient) -> str:

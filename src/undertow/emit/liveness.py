@@ -40,12 +40,13 @@ class Places:
         self._visit(body, None)
 
     def _visit(self, block: Block, loop: Op | None) -> None:
-        self.homes.update(dict.fromkeys(block.args[1:], block))
         for op in block.ops:
+            if op.is_loop:
+                self.homes.update(dict.fromkeys(op.carried, op.regions[0]))
             self.homes.update(dict.fromkeys(op.results, block))
             self.loops[op] = loop
             for region in op.regions:
-                self._visit(region, op if op.opcode == "for" else loop)
+                self._visit(region, op if op.is_loop else loop)
 
     def enters_loop(self, value: Value, users: Iterable[Op]) -> bool:
         """Whether an op of a loop uses a value made outside of it."""

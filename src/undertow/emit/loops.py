@@ -88,8 +88,8 @@ def kept_apart(op: Op, names: Sequence[str], given: Mapping[Value, str]) -> list
     Triton takes a variable that ends the first turn as the value it began with to be
     unchanged by the loop. That is wrong of ``a = b`` where a and b began as one value.
     """
-    (body,), initial = op.regions, op.operands[3:]
-    if not any(map(_passed_on, body.ops[-1].operands, body.args[1:])):
+    initial = op.initial
+    if not any(map(_passed_on, op.following, op.carried)):
         return []
     pairs = zip(names, initial, strict=True)
     held = [(n, v) for n, v in pairs if v in given or v.is_parameter]
@@ -108,11 +108,13 @@ def _passed_on(following: Value, arg: Value) -> bool:
 def _origin(value: Value) -> Value:
     """What an unchanged value of a loop began as."""
     op = value.owner if value.is_argument else value.op
-    if op is None or op.opcode != "for" or (value.is_argument and value.index == 0):
+    if op is None or not op.is_loop:
         return value
-    index = value.index - value.is_argument
-    initial, arg = op.operands[3 + index], op.regions[0].args[1 + index]
-    following = op.regions[0].ops[-1].operands[index]
+    if value.is_argument and value not in op.carried:  # the variable of a `for`
+        return value
+    index = op.carried.index(value) if value.is_argument else value.index
+    initial, arg = op.initial[index], op.carried[index]
+    following = op.following[index]
     return _origin(initial) if following in (arg, initial) else value
 
 
@@ -128,12 +130,10 @@ def apart(text: str, of: Value) -> str:
 
 def given_name(op: Op, index: int) -> str:
     """What the user calls a carried value; empty if that is not known."""
-    (body,) = op.regions
-    following = body.ops[-1].operands[index]
-    initial = op.operands[3 + index]
+    following, initial = op.following[index], op.initial[index]
     shared = [r.name for r in op.results].count(op.results[index].name) > 1
     return (
-        body.args[1 + index].name
+        op.carried[index].name
         or ("" if shared else op.results[index].name)
         or ("" if following.is_argument or following.is_parameter else following.name)
         or ("" if initial.is_parameter else initial.name)
@@ -146,7 +146,7 @@ def wished_name(op: Op, index: int, wishes: Wishes, *, primal: bool) -> str:
     if name:
         return name
     wish = wishes.of(op.results[index], primal=primal)
-    following = op.regions[0].ops[-1].operands[index].op
+    following = op.following[index].op
     if wish not in _PLAIN or following is None or not op.results[index].is_float:
         return wish
     return "acc" if following.opcode in _SUMS else wish

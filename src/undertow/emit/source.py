@@ -47,6 +47,25 @@ def emit(
     return "\n\n\n".join(blocks) + "\n"
 
 
+def joined(*modules: str) -> str:
+    """One module with the kernels of several, which `emit` wrote."""
+    parts = [split(module) for module in modules]
+    imports = sorted({line for head, _ in parts for line in head}, key=_import_order)
+    blocks = ["\n".join(imports), *(rest.strip("\n") for _, rest in parts)]
+    return "\n\n\n".join(blocks) + "\n"
+
+
+def _import_order(line: str) -> tuple[bool, str]:
+    return line.startswith("from"), line
+
+
+def split(module: str) -> tuple[list[str], str]:
+    """The import lines of a module that `emit` wrote, and the rest."""
+    lines = module.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("@"))
+    return [line for line in lines[:head] if line], "\n".join(lines[head:])
+
+
 def parameter(value: Value) -> str:
     """A parameter as it is declared.
 
@@ -69,12 +88,12 @@ def constexpr_extents(kernel: Kernel) -> dict[int, str]:
 def _docstring(lines: list[str]) -> list[str]:
     if not lines:
         return []
-    wrapped: list[str] = []
-    for line in lines:
+    wrapped = textwrap.wrap(lines[0], WIDTH - 7)  # the quotes stand before it
+    for line in lines[1:]:
         indent = "    " if line.startswith(("- ", "d_")) else ""
         wrapped += textwrap.wrap(line, WIDTH - 4, subsequent_indent=indent) or [""]
     first, *rest = wrapped
-    if not rest:
+    if not rest and len(first) <= WIDTH - 10:
         return [f'    """{first}"""']
     return [f'    """{first}', *(f"    {r}" if r else "" for r in rest), '    """']
 

@@ -200,6 +200,8 @@ class Writer:
                 self.branch(op, depth, last=last)
             case "for":
                 self.loop(op, depth)
+            case "while":
+                self.repeat(op, depth)
             case "barrier":
                 self.page.line(depth, "", "tl.debug_barrier()", op.loc)
             case _:
@@ -328,14 +330,27 @@ class Writer:
         (body,) = op.regions
         names = self.carried(op)
         distinct = kept_apart(op, names, self.given)
-        self.assignments(names, op.operands[3:], depth, None, distinct)
+        self.assignments(names, op.initial, depth, None, distinct)
         bounds = header(op, self.expressions)
-        self.limits.check(op.operands[:3], bounds, depth, "for i in ")
+        self.limits.check(op.head, bounds, depth, "for i in ")
         variable = self.counter(body)
         with self.names.scope():
             self.given.update(zip(body.args, [variable, *names], strict=True))
             self.page.line(depth, f"for {variable} in ", bounds, op.loc, ":")
             self.region(body, names, depth + 1, repeated=True)
+        self.given.update(zip(op.results, names, strict=True))
+
+    def repeat(self, op: Op, depth: int) -> None:
+        """A `while`, with a variable for its condition beside those it carries."""
+        (body,), names = op.regions, self.carried(op)
+        again = self.names.fresh("again")
+        initial = (*op.head, *op.initial)
+        distinct = kept_apart(op, names, self.given)
+        self.assignments([again, *names], initial, depth, None, distinct)
+        with self.names.scope():
+            self.given.update(zip(body.args, names, strict=True))
+            self.page.line(depth, f"while {again}:", "", op.loc)
+            self.region(body, [again, *names], depth + 1, repeated=True)
         self.given.update(zip(op.results, names, strict=True))
 
     def counter(self, body: Block) -> str:
@@ -360,12 +375,12 @@ class Writer:
 
     def carry(self, op: Op, index: int, taken: set[str]) -> str:
         """The variable of the result or the initial value if free, or a new one."""
-        held = self.given.get(op.operands[3 + index], "")
+        held = self.given.get(op.initial[index], "")
         inside = self.reads.by(op.regions[0].ops, op.regions[0].args)
         busy = taken | inside | self.reads.by(self.later, op.results)
         target = self.left_in(op.results[index], op.results)
         if target and target not in busy:
-            bounds = {n for v in op.operands[:3] for n in self.reads.of(v)}
+            bounds = {n for v in op.head for n in self.reads.of(v)}
             if target == held or target not in bounds:
                 return target
         if held not in busy and self.continues(op, index, held):
@@ -375,7 +390,7 @@ class Writer:
 
     def continues(self, op: Op, index: int, held: str) -> bool:
         """Whether a loop may go on in the variable that its initial value has."""
-        initial, wish = op.operands[3 + index], given_name(op, index)
+        initial, wish = op.initial[index], given_name(op, index)
         if self.places.homes.get(initial) is not self.frame.block or loose(initial):
             return False
         return bool(held) and (wish in ("", held) or self.names.taken(wish))

@@ -49,7 +49,7 @@ def count_uses(
 
 def as_initial(value: Value, users: Sequence[Op]) -> tuple[Op, int] | None:
     """The loop that `value` is only used to start, and its place in what is carried."""
-    if len(users) != 1 or users[0].opcode != "for":
+    if len(users) != 1 or not users[0].is_loop or value in users[0].head:
         return None
-    places = [i for i, v in enumerate(users[0].operands) if v is value]
-    return (users[0], places[0] - 3) if places and places[0] >= 3 else None
+    places = [i for i, v in enumerate(users[0].initial) if v is value]
+    return (users[0], places[0]) if places else None

@@ -14,7 +14,7 @@ from torch import Tensor
 from undertow.evaluate import memory
 from undertow.evaluate.dtypes import torch_dtype, wrapped
 from undertow.evaluate.launch import EMPTY, Launch
-from undertow.evaluate.loops import Loop
+from undertow.evaluate.loops import Loop, While
 from undertow.evaluate.program import Env, Program, Step
 from undertow.evaluate.pure import PURE
 from undertow.evaluate.trace import ACTIONS, Site
@@ -266,10 +266,26 @@ def _for(compiler: _Compiler, op: Op) -> Step:
         initial,
         variable,
         carried,
-        [compiler.slot(v) for v in region.ops[-1].operands],
+        [compiler.slot(v) for v in op.following],
         [compiler.slot(v) for v in op.results],
         compiler.block(region),
         op.loc,
+    )
+
+
+def _while(compiler: _Compiler, op: Op) -> Step:
+    (region,) = op.regions
+    condition, *initial = (compiler.slot(v) for v in op.operands)
+    carried = [compiler.slot(v) for v in region.args]
+    again, *yields = (compiler.slot(v) for v in region.ops[-1].operands)
+    return While(
+        condition,
+        initial,
+        carried,
+        again,
+        yields,
+        [compiler.slot(v) for v in op.results],
+        compiler.block(region),
     )
 
 
@@ -293,6 +309,7 @@ STEPS: dict[str, Callable[[_Compiler, Op], Step | None]] = {
     "atomic_add": _memory,
     "if": _if,
     "for": _for,
+    "while": _while,
     "yield": _nothing,
     "barrier": _nothing,
     "assume": _nothing,

@@ -1,4 +1,4 @@
-"""Executes a `for` for all programs at once, also where their bounds differ.
+"""Executes loops for all programs at once, also where their bounds differ.
 
 A program that has made its turns waits for the others: it is not active, touches no
 memory, and keeps what it carries.
@@ -67,11 +67,48 @@ class Loop:
         return lower, upper, step
 
     def _turn(self, env: Env, launch: Launch, state: list[Tensor]) -> list[Tensor]:
-        for slot, value in zip(self.carried, state, strict=True):
-            env[slot] = value
-        for step in self.body:
-            step(env, launch)
-        return [env[i] for i in self.yields]
+        return _turn(env, launch, self, state)
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """A compiled `while`.
+
+    A program that ends while others go on keeps what it carries.
+    """
+
+    condition: int
+    initial: Sequence[int]
+    carried: Sequence[int]
+    again: int
+    yields: Sequence[int]
+    outs: Sequence[int]
+    body: Sequence[Step]
+
+    def __call__(self, env: Env, launch: Launch) -> None:
+        outer, running = launch.active, env[self.condition]
+        state = [env[i] for i in self.initial]
+        while True:
+            running = running if outer is None else running & outer
+            if not running.any():
+                break
+            launch.active = None if running.all() else running
+            after = _turn(env, launch, self, state)
+            state = [_chosen(running, *pair) for pair in zip(after, state, strict=True)]
+            running = env[self.again] & running
+        launch.active = outer
+        for out, value in zip(self.outs, state, strict=True):
+            env[out] = value
+
+
+def _turn(
+    env: Env, launch: Launch, loop: Loop | While, state: list[Tensor]
+) -> list[Tensor]:
+    for slot, value in zip(loop.carried, state, strict=True):
+        env[slot] = value
+    for step in loop.body:
+        step(env, launch)
+    return [env[i] for i in loop.yields]
 
 
 def _trips(lower: Tensor, upper: Tensor, step: Tensor) -> Tensor:

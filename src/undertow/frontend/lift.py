@@ -135,6 +135,8 @@ def _lift_op(lifter: Lifter, op: MOp, lift_op: control.LiftOp) -> None:
         control.lift_if(lifter, op, lift_op)
     elif op.name == "scf.for":
         loops.lift_for(lifter, op, lift_op)
+    elif op.name == "scf.while":
+        loops.lift_while(lifter, op, lift_op)
     elif op.name in ROWS:
         _row(lifter, op)
     else:

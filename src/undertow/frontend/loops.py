@@ -1,4 +1,4 @@
-"""`scf.for`: the variable, what is carried, and pointers that move.
+"""`scf.for` and `scf.while`: what is carried, and pointers that move.
 
 The IR carries numbers only. Of a pointer it carries how far it has moved since the loop
 began, in 64 bits: one number where it moves by the same amount in all elements. Where
@@ -9,8 +9,9 @@ What is found after the body was lifted decides, so a body may be lifted again.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from undertow.errors import CaptureError
 from undertow.frontend.context import Lifter, Operand, Pointer
@@ -58,7 +59,6 @@ Form = Moved | None
 def lift_for(lifter: Lifter, op: MOp, lift_op: LiftOp) -> None:
     """`scf.for`; pointers are carried as far as they have moved."""
     attrs = _attributes(lifter, op)
-    loc = lifter.builder.loc.unnamed
     bounds = [lifter.value(name, op) for name in op.operands[:3]]
     if bounds[0].type not in (scalar(I32), scalar(I64)):
         lifter.refuse(
@@ -67,19 +67,80 @@ def lift_for(lifter: Lifter, op: MOp, lift_op: LiftOp) -> None:
             hint="give the bounds as 32-bit or 64-bit integers",
         )
     given = [lifter.operand(name, op) for name in op.operands[3:]]
-    forms: list[Form] = [Moved(v) if isinstance(v, Pointer) else None for v in given]
-    while True:
-        lifter.builder.loc = loc
-        body = _Body(lifter, op, forms)
-        if not body.lift(bounds[0], lift_op):
-            break
-    lifter.builder.loc = loc
-    types = [v.type for v in body.initial]
-    operands = (*bounds, *body.initial)
-    results = lifter.builder.emit("for", operands, types, attrs, (body.block,))
-    for arg, result in zip(body.block.args[1:], results, strict=True):
-        result.name = arg.name
-    lifter.bind(op, *body.operands(results))
+    ops, last = _single_block(lifter, op, 0, "scf.yield")
+    names = _BOUND.findall(op.body)
+
+    def turn(args: Sequence[Operand]) -> Following:
+        with lifter.scope(op.regions[0]):
+            for name, operand in zip(names, args, strict=True):
+                lifter.define(name, operand)
+            for inner in ops:
+                lift_op(inner)
+            lifter.builder.loc = last.loc.unnamed
+            return [], lifter.operands(last)
+
+    made = {name: inner.loc.name for inner in ops for name in inner.results}
+    wishes = [made.get(name, "") for name in last.operands]
+    carry = _Carry(lifter, op, given, wishes, names[1:])
+    variable = Value(bounds[0].type, _user_name(names[0]))
+    carry.loop(turn, bounds, [variable], attrs)
+
+
+def lift_while(lifter: Lifter, op: MOp, lift_op: LiftOp) -> None:
+    """`scf.while`; the condition is lifted twice: before the loop, and after a turn."""
+    before, test = _single_block(lifter, op, 0, "scf.condition")
+    after, last = _single_block(lifter, op, 1, "scf.yield")
+    names = _BOUND.findall(op.body)
+    args = [arg.name for arg in op.regions[1].blocks[0].args]
+
+    def condition(values: Sequence[Operand]) -> tuple[Value, list[Operand]]:
+        with lifter.scope(op.regions[0]):
+            for name, operand in zip(names, values, strict=True):
+                lifter.define(name, operand)
+            for inner in before:
+                lift_op(inner)
+            lifter.builder.loc = test.loc.unnamed
+            flag, *given = test.operands
+            return lifter.value(flag, test), [lifter.operand(n, test) for n in given]
+
+    def turn(carried: Sequence[Operand]) -> Following:
+        with lifter.scope(op.regions[1]):
+            for name, operand in zip(args, carried, strict=True):
+                lifter.define(name, operand)
+            for inner in after:
+                lift_op(inner)
+            lifter.builder.loc = last.loc.unnamed
+            values = lifter.operands(last)
+        again, following = condition(values)
+        return [again], following
+
+    first, given = condition(lifter.operands(op))
+    made = {name: inner.loc.name for inner in after for name in inner.results}
+    by_arg = dict(zip(names, last.operands, strict=True))
+    wishes = [made.get(by_arg.get(name, ""), "") for name in test.operands[1:]]
+    carry = _Carry(lifter, op, given, wishes, test.operands[1:])
+    carry.loop(turn, [first])
+
+
+def _user_name(printed: str) -> str:
+    """The user's name in a name of the TTIR, if there is one."""
+    match = _PRINTED.match(printed)
+    return match[1] if match else ""
+
+
+Following: TypeAlias = "tuple[list[Value], list[Operand]]"
+"""What a turn ends with: whether another one follows (of a `while`), and with what."""
+
+
+def _single_block(
+    lifter: Lifter, op: MOp, region: int, end: str
+) -> tuple[list[MOp], MOp]:
+    """The ops of a loop's region, and the one that ends it."""
+    blocks = op.regions[region].blocks
+    *ops, last = blocks[0].ops
+    if len(blocks) != 1 or last.name != end:
+        lifter.refuse(op, "a branch out of a loop is not supported")
+    return ops, last
 
 
 def _attributes(lifter: Lifter, op: MOp) -> dict[str, Attr]:
@@ -95,65 +156,101 @@ def _attributes(lifter: Lifter, op: MOp) -> dict[str, Attr]:
     return {"num_stages": int_attr(op, _STAGES)} if _STAGES in op.attrs else {}
 
 
-class _Body:
-    """One attempt to lift the body, with `forms` for what is carried."""
+class _Carry:
+    """Builds a loop, with `forms` for what it carries.
 
-    def __init__(self, lifter: Lifter, op: MOp, forms: list[Form]) -> None:
-        self.lifter, self.op, self.forms = lifter, op, forms
-        self.names = _BOUND.findall(op.body)
-        self.initial = [
-            lifter.value(name, op) if form is None else form.initial(lifter)
-            for name, form in zip(op.operands[3:], forms, strict=True)
+    Attributes:
+        given: what the loop starts with.
+        wishes: the user's names of what a turn leaves, as far as they are known.
+        printed: names in the TTIR of what the loop carries.
+    """
+
+    def __init__(
+        self,
+        lifter: Lifter,
+        op: MOp,
+        given: Sequence[Operand],
+        wishes: Sequence[str],
+        printed: Sequence[str],
+    ) -> None:
+        self.lifter, self.op, self.given = lifter, op, given
+        self.wishes, self.printed = wishes, printed
+        self.forms: list[Form] = [
+            Moved(v) if isinstance(v, Pointer) else None for v in given
         ]
         self.block = Block()
+
+    def loop(
+        self,
+        turn: Callable[[Sequence[Operand]], Following],
+        head: Sequence[Value],
+        variable: Sequence[Value] = (),
+        attrs: dict[str, Attr] | None = None,
+    ) -> None:
+        """Emits the loop; its body is lifted until the forms do for all that it does.
+
+        Args:
+            turn: lifts a turn, given its variable, if any, and what it begins with.
+            head: bounds and step of a `for`, or the first condition of a `while`.
+            variable: of the type of the variable of a `for`; empty for a `while`.
+            attrs: of the op.
+        """
+        lifter = self.lifter
+        loc = lifter.builder.loc.unnamed
+        while True:
+            lifter.builder.loc = loc
+            pairs = zip(self.given, self.forms, strict=True)
+            initial = [
+                form.initial(lifter) if form else self._number(v) for v, form in pairs
+            ]
+            if not self._turn(variable, initial, turn):
+                break
+        lifter.builder.loc = loc
+        types, operands = [v.type for v in initial], (*head, *initial)
+        opcode, blocks = "for" if variable else "while", (self.block,)
+        results = lifter.builder.emit(opcode, operands, types, attrs, blocks)
+        for arg, result in zip(self.block.args[len(variable) :], results, strict=True):
+            result.name = arg.name
+        lifter.bind(self.op, *self.operands(results))
 
     def operands(self, values: Sequence[Value]) -> list[Operand]:
         """The operands that carried values stand for."""
         pairs = zip(self.forms, values, strict=True)
         return [v if form is None else form.at(v) for form, v in pairs]
 
-    def lift(self, variable: Value, lift_op: LiftOp) -> bool:
+    def _turn(
+        self,
+        variable: Sequence[Value],
+        initial: Sequence[Value],
+        turn: Callable[[Sequence[Operand]], Following],
+    ) -> bool:
         """Lifts the body; whether `forms` changed, and it has to be lifted again."""
-        lifter, b, (region,) = self.lifter, self.lifter.builder, self.op.regions
-        *ops, last = region.blocks[0].ops
-        if len(region.blocks) != 1 or last.name != "scf.yield":
-            lifter.refuse(self.op, "a branch out of a loop is not supported")
-        with (
-            b.region([variable, *self.initial]) as self.block,
-            lifter.scope(region),
-        ):
-            args = self.block.args
-            self._name(args, ops, last)
-            inside = self.operands(args[1:])
-            for name, operand in zip(self.names, [args[0], *inside], strict=True):
-                lifter.define(name, operand)
-            for op in ops:
-                lift_op(op)
-            b.loc = last.loc.unnamed
+        b = self.lifter.builder
+        with b.region([*variable, *initial]) as self.block:
+            given, args = self.block.args, self.block.args[len(variable) :]
+            self._name(args)
+            flags, following = turn([*given[: len(variable)], *self.operands(args)])
             before = list(self.forms)
-            steps = enumerate(zip(last.operands, args[1:], strict=True))
-            b.emit("yield", [self._next(last, i, *step) for i, step in steps])
+            steps = enumerate(zip(following, args, strict=True))
+            b.emit("yield", [*flags, *(self._next(i, *step) for i, step in steps)])
         return before != self.forms
 
-    def _name(self, args: Sequence[Value], ops: Sequence[MOp], last: MOp) -> None:
+    def _name(self, args: Sequence[Value]) -> None:
         """Names the arguments as the user does, as far as that can be told."""
-        made = {name: op.loc.name for op in ops for name in op.results}
-        sources = ["", *last.operands]
-        forms: list[Form] = [None, *self.forms]
-        for arg, name, source, form in zip(
-            args, self.names, sources, forms, strict=True
-        ):
-            printed = _PRINTED.match(name)
-            arg.name = made.get(source, "") or (printed[1] if printed else "")
-            if form is not None:  # an offset has no name of the user's
-                arg.name = ""
+        rows = zip(args, self.printed, self.wishes, self.forms, strict=True)
+        for arg, name, wish, form in rows:
+            # an offset has no name of the user's
+            arg.name = "" if form is not None else wish or _user_name(name)
 
-    def _next(self, last: MOp, index: int, name: str, arg: Value) -> Value:
+    def _number(self, operand: Operand) -> Value:
+        assert isinstance(operand, Value)
+        return operand
+
+    def _next(self, index: int, after: Operand, arg: Value) -> Value:
         """What is yielded for `arg`; enters another form if this one does not do."""
         form = self.forms[index]
-        after = self.lifter.operand(name, last)
         if form is None or isinstance(after, Value):
-            return self.lifter.value(name, last)
+            return self._number(after)
         check_same_base(self.lifter, self.op, form.start, after)
         if form.whole:
             return total(self.lifter, after)

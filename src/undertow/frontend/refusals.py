@@ -17,15 +17,9 @@ class Refusal(NamedTuple):
     hint: str = ""
 
 
-_STATIC = "where the trip count is a constexpr, `tl.static_range` unrolls the loop"
 _SCATTER = "write one value to each address with `tl.store`"
 
 REFUSED: dict[str, Refusal] = {
-    "scf.while": Refusal(
-        "`while` loops are not supported yet",
-        "the number of iterations is not known",
-        _STATIC,
-    ),
     "tt.dot_scaled": Refusal("`tl.dot_scaled` is not supported"),
     "tt.scan": Refusal(
         "`tl.cumsum` and `tl.associative_scan` are not supported yet",

@@ -88,13 +88,17 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A sequence of ops. A nested block ends in `yield`; that of a `for` has arguments.
+    """A sequence of ops. A nested block ends in `yield`; that of a loop has arguments.
 
-    These are the loop's variable, then the values carried from one turn to the next.
+    These are the variable of a `for`, and the values carried from one turn to the next.
     """
 
     ops: list[Op] = field(default_factory=lambda: list[Op]())
     args: tuple[Value, ...] = ()
+
+
+LOOPS = {"for": 3, "while": 1}
+"""The loops, and how many operands stand before what they carry."""
 
 
 @dataclass(eq=False, slots=True)
@@ -120,6 +124,31 @@ class Op:
         """The only result."""
         (value,) = self.results
         return value
+
+    @property
+    def is_loop(self) -> bool:
+        return self.opcode in LOOPS
+
+    @property
+    def head(self) -> tuple[Value, ...]:
+        """What decides how a loop turns: bounds and step, or the first condition."""
+        return self.operands[: LOOPS[self.opcode]]
+
+    @property
+    def initial(self) -> tuple[Value, ...]:
+        """What a loop carries into its first turn."""
+        return self.operands[LOOPS[self.opcode] :]
+
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        """What a turn of a loop begins with: arguments of its block."""
+        return self.regions[0].args[self.opcode == "for" :]
+
+    @property
+    def following(self) -> tuple[Value, ...]:
+        """What a turn of a loop leaves for the next one."""
+        given = self.regions[0].ops[-1].operands
+        return given[1:] if self.opcode == "while" else given
 
     def int_attr(self, name: str) -> int:
         value = self.attrs[name]

@@ -108,6 +108,9 @@ _DEFS = [
     # for(lower, upper, step, *initial) has one region; its arguments are the variable
     # and the carried values, its yield gives the next ones. The step is not zero.
     OpDef("for", "control", None, "explicit"),
+    # while(condition, *initial) has one region too, whose arguments are the carried
+    # values; its yield gives whether another turn follows, then the next values.
+    OpDef("while", "control", None, "explicit"),
     OpDef("yield", "control", None, "explicit"),
     # assume(condition): a fact for the analyses. section: a heading (attr title).
     OpDef("assume", "note", 1, "explicit"),

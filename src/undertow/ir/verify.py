@@ -36,7 +36,7 @@ class _Verifier:
                 self.fail(op, "`yield` must end a nested block, and stand nowhere else")
             self.op(op, seen)
             for region in op.regions:
-                self.block(region, seen, [r.type for r in op.results])
+                self.block(region, seen, _yielded(op))
             seen.update(op.results)
             own += op.results
         seen.difference_update(own)
@@ -252,14 +252,32 @@ def _memory(op: Op, _: OpDef) -> str | None:
 def _for(op: Op, _: OpDef) -> str | None:
     if len(op.regions) != 1 or len(op.operands) != 3 + len(op.results):
         return "takes bounds, a step and an initial value for each result, and a block"
-    bounds = {v.type for v in op.operands[:3]}
+    bounds = {v.type for v in op.head}
     if len(bounds) != 1 or not bounds <= {TensorType(I32), TensorType(I64)}:
         return "the bounds and the step must be scalars, all i32 or all i64"
-    carried = [v.type for v in op.operands[3:]]
+    carried = [v.type for v in op.initial]
     if [a.type for a in op.regions[0].args] != [op.operands[0].type, *carried]:
         return "the block's arguments must be the variable and the carried values"
     same = carried == [r.type for r in op.results]
     return None if same else "the results must have the types of the initial values"
+
+
+def _while(op: Op, _: OpDef) -> str | None:
+    if len(op.regions) != 1 or len(op.operands) != 1 + len(op.results):
+        return "takes a condition and an initial value for each result, and a block"
+    if op.operands[0].type != TensorType(I1):
+        return "the condition must be a scalar i1"
+    carried = [v.type for v in op.initial]
+    if [a.type for a in op.regions[0].args] != carried:
+        return "the block's arguments must be the carried values"
+    same = carried == [r.type for r in op.results]
+    return None if same else "the results must have the types of the initial values"
+
+
+def _yielded(op: Op) -> list[Type]:
+    """The types that blocks of `op` yield."""
+    flag: list[Type] = [TensorType(I1)] if op.opcode == "while" else []
+    return [*flag, *(r.type for r in op.results)]
 
 
 def _if(op: Op, _: OpDef) -> str | None:
@@ -289,4 +307,5 @@ _RULES: dict[str, Callable[[Op, OpDef], str | None]] = {
     "atomic_add": _memory,
     "if": _if,
     "for": _for,
+    "while": _while,
 }

@@ -143,7 +143,7 @@ def _route(t: Expr, mine: Expr, other: Expr, y: Expr, up: bool) -> Expr:
     return where(mine.equals(other), 0.5 * t, where(mine.equals(y), t, 0.0))
 
 
-_NO_BOUND = ("load", "program_id", "range", "num_programs", "if", "for")
+_NO_BOUND = ("load", "program_id", "range", "num_programs", "if", "for", "while")
 
 
 def is_bound(value: Value) -> bool:

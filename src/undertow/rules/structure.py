@@ -28,6 +28,7 @@ def register(table: Table) -> None:
     table.special("store", "reads the output's cotangent at the stored address")
     table.special("dot", "two products with the cotangent, see `transform.special`")
     table.special("for", "a `for` that runs backwards, over recomputed turns")
+    table.special("while", "a `for` over its turns, which the primal sweep counts")
     table.special("if", "an `if` that recomputes its branch, then sweeps it backwards")
     table.special("yield", "carries cotangents out of a branch")
     table.unsupported(

@@ -15,7 +15,7 @@ from undertow.runtime.geometry import buffer, collapsed, in_layout_of
 from undertow.runtime.plan import GradientPlan, Plan
 from undertow.runtime.recording import Extents, Recording
 from undertow.runtime.specialisation import run_on_cpu
-from undertow.runtime.tapes import allocate
+from undertow.runtime.tapes import allocate, count_turns
 
 
 def launch(call: Call) -> Any:
@@ -200,8 +200,14 @@ def _backward(
     buffers = [_buffer(g, cts, device) for g in plan.gradients]
     if buffers:
         name = recording.specialisation.forward.name
-        tapes = allocate(plan.tapes, device, name) if plan.tapes else ()
-        pool = (*saved, *read, *buffers, *tapes, *scalars, *plan.numbers)
+        numbers, tapes = plan.numbers, plan.tapes
+        if plan.take_counted is not None:
+            given = plan.take_counted((*saved, *scalars))
+            turns = count_turns(plan, given, recording.grid, device)
+            numbers = (*numbers[: len(numbers) - len(turns)], *turns)
+            tapes = [tape.sized(turns) for tape in tapes]
+        memory = allocate(tapes, device, name) if tapes else ()
+        pool = (*saved, *read, *buffers, *memory, *scalars, *numbers)
         execute(plan, plan.take(pool), recording.grid, device, options)
     for g, written in zip(plan.gradients, buffers, strict=True):
         gradients[g.slot + 1] = _finished(g, written)

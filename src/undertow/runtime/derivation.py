@@ -45,16 +45,31 @@ class Derivation:
         return self.backward.kernel.name
 
     @cached_property
+    def counter(self) -> Any:
+        """The emitted kernel that counts turns of loops, as a Triton jit function."""
+        assert self.backward.counter is not None
+        return load_source(self.source, self.backward.counter.name)
+
+    @cached_property
+    def counter_constexprs(self) -> dict[str, object]:
+        """The constexpr parameters of `counter`, and their values."""
+        assert self.backward.counter is not None
+        return _constexprs(self.backward.counter)
+
+    @cached_property
     def constexprs(self) -> dict[str, object]:
         """The constexpr parameters that the emitted kernel has, and their values."""
-        kernel = self.backward.kernel
-        used = constexpr_extents(kernel).values()
-        return {n: v for n, v in kernel.constexprs.items() if n in used}
+        return _constexprs(self.backward.kernel)
 
     @cached_property
     def function(self) -> Any:
         """The emitted kernel as a Triton jit function."""
         return load_source(self.source, self.name)
+
+
+def _constexprs(kernel: Kernel) -> dict[str, object]:
+    used = constexpr_extents(kernel).values()
+    return {n: v for n, v in kernel.constexprs.items() if n in used}
 
 
 def derive(

@@ -25,7 +25,7 @@ from undertow.runtime.geometry import (
 )
 from undertow.runtime.specialisation import TORCH, Specialisation, element
 from undertow.transform.cotangent_layout import StridedCotangent
-from undertow.transform.differentiate import Gradient
+from undertow.transform.differentiate import Backward, Gradient
 from undertow.transform.tapes import Tape
 
 Start = str
@@ -70,10 +70,23 @@ class GradientPlan:
 
 @dataclass(frozen=True, slots=True)
 class TapePlan:
-    """A buffer for what a loop carries: its dtype, and its number of elements."""
+    """A buffer for what a loop carries.
+
+    Attributes:
+        dtype: of its elements.
+        numel: their number, or that for each turn if the turns are counted.
+        counted: which of the counted loops it belongs to, if any.
+    """
 
     dtype: torch.dtype
     numel: int
+    counted: int | None = None
+
+    def sized(self, turns: Sequence[int]) -> TapePlan:
+        """The buffer for these numbers of turns of the counted loops."""
+        if self.counted is None:
+            return self
+        return TapePlan(self.dtype, max(1, self.numel * turns[self.counted]))
 
     @property
     def bytes(self) -> int:
@@ -90,10 +103,13 @@ class Plan:
         gradients: the buffers it writes.
         zeros: slots, and layouts, of inputs that no output depends on.
         tapes: buffers that live as long as the launch.
-        numbers: values of the cotangents' stride parameters, and of the loops' turns.
+        numbers: values of the cotangents' stride parameters, and of the loops' turns;
+            those of the counted ones come last, and start as 0.
         take: takes the kernel's arguments out of (saved, cotangents, buffers, tapes,
             scalars, numbers).
         atomic: inputs whose gradient is summed in no fixed order.
+        take_counted: takes the arguments of the kernel that counts turns out of
+            (saved, scalars).
     """
 
     derivation: Derivation
@@ -104,6 +120,7 @@ class Plan:
     numbers: tuple[int, ...]
     take: Pick
     atomic: tuple[str, ...]
+    take_counted: Pick | None
 
 
 def settle(
@@ -156,7 +173,8 @@ def make_plan(
         values, copied = _addressed(ct, layouts[ct.of], given[ct.of], launch)
         numbers.update(zip((s.name for s in ct.strides), values, strict=False))
         cotangents.append(CotangentPlan(stored.index(ct.of), copied))
-    tapes = [_tape(tape, launch, numbers) for tape in backward.tapes]
+    tapes = [_tape(tape, backward, launch, numbers) for tape in backward.tapes]
+    numbers |= dict.fromkeys(backward.counted, 0)
     pool = [
         *saved,
         *(ct.name for ct in backward.cotangents),
@@ -181,15 +199,27 @@ def make_plan(
             for g in backward.gradients
             if g.of not in stored and not isinstance(g.placement.finding, Exclusive)
         ),
+        _counted(backward, [*saved, *specialisation.scalars]),
     )
 
 
-def _tape(tape: Tape, launch: Launch, numbers: dict[str, int]) -> TapePlan:
+def _counted(backward: Backward, pool: Sequence[str]) -> Pick | None:
+    if backward.counter is None:
+        return None
+    return picker([pool.index(p.name) for p in backward.counter.params[1:]])
+
+
+def _tape(
+    tape: Tape, backward: Backward, launch: Launch, numbers: dict[str, int]
+) -> TapePlan:
     """The size of a tape; the number of turns joins the kernel's `numbers`."""
-    turns = max(1, ceiling(tape.trips, launch) or 0)
-    numbers[tape.turns.name] = turns
     programs = launch["grid0"] * launch["grid1"] * launch["grid2"]
     dtype = TORCH[element(tape.pointer).name]
+    if tape.turns.name in backward.counted:
+        loop = backward.counted.index(tape.turns.name)
+        return TapePlan(dtype, programs * tape.size, loop)
+    turns = max(1, ceiling(tape.trips, launch) or 0)
+    numbers[tape.turns.name] = turns
     return TapePlan(dtype, max(1, programs * turns * tape.size))
 
 

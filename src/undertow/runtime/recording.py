@@ -144,7 +144,8 @@ def record(
     for name, layout in zip(names, layouts, strict=True):
         if name in wrt or name in spec.stored:
             _check_gaps(name, layout, touches)
-    read = {p.name for p in backward.kernel.params}
+    kernels = [k for k in (backward.kernel, backward.counter) if k is not None]
+    read = {p.name for kernel in kernels for p in kernel.params}
     passed = (*spec.stored, *(n for n in names if n in wrt and n not in spec.stored))
     saved = tuple(n for n in names if n in read and n not in spec.stored)
     depends = wrt.union(ct.of for ct in backward.cotangents)

@@ -7,14 +7,18 @@ half.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from undertow.errors import LaunchError
-from undertow.runtime.plan import TapePlan
+from undertow.evaluate.launch import Grid
+from undertow.runtime.plan import Plan, TapePlan
+from undertow.runtime.specialisation import run_on_cpu
 
 SMALL = 1 << 26
 """Tapes below 64 MiB in all are not worth asking the driver how much is free."""
@@ -32,6 +36,31 @@ def allocate(
     if wanted > SMALL:
         _refuse_large(wanted, device, kernel)
     return [torch.empty(p.numel, dtype=p.dtype, device=device) for p in plans]
+
+
+def count_turns(
+    plan: Plan, arguments: tuple[Any, ...], grid: Grid, device: torch.device
+) -> list[int]:
+    """The most turns that any program makes of each loop whose turns are counted.
+
+    On a GPU this waits for the count: the size of a tape has to be known on the host.
+    """
+    derivation = plan.derivation
+    kernel, loops = derivation.backward.counter, len(derivation.backward.counted)
+    assert kernel is not None
+    turns = torch.zeros((math.prod(grid), loops), dtype=torch.int32, device=device)
+    if not turns.numel():
+        return [0] * loops
+    if device.type == "cuda":
+        options = derivation.counter_constexprs
+        with torch.cuda.device(device):
+            derivation.counter.run(
+                turns, *arguments, grid=grid, warmup=False, **options
+            )
+    else:
+        names = [p.name for p in kernel.params]
+        run_on_cpu(kernel, dict(zip(names, (turns, *arguments), strict=True)), grid)
+    return turns.amax(0).clamp(min=0).tolist()
 
 
 def _refuse_large(wanted: int, device: torch.device, kernel: str) -> None:

@@ -42,7 +42,8 @@ from undertow.transform.roles import (
 )
 from undertow.transform.running_max import without_running_maxima
 from undertow.transform.sweep import Buffers, bits_refusal
-from undertow.transform.tapes import Tape, Tapes, refuse_unsized
+from undertow.transform.tapes import Tape, Tapes
+from undertow.transform.turns import turn_counter
 from undertow.transform.variables import name_variables
 
 __all__ = [
@@ -91,6 +92,9 @@ class Backward:
         stores: what is known of the forward's stores.
         recomputed: names of the values that the backward computes again.
         tapes: what loops carry that is kept from the primal sweep for the reverse one.
+        counter: a kernel that counts the turns of the loops of those tapes whose
+            length data decide; see `transform.turns`.
+        counted: for each of its loops the backward's parameter that takes the number.
     """
 
     forward: Kernel
@@ -101,6 +105,8 @@ class Backward:
     stores: tuple[OutputStores, ...]
     recomputed: tuple[str, ...]
     tapes: tuple[Tape, ...] = ()
+    counter: Kernel | None = None
+    counted: tuple[str, ...] = ()
 
 
 def differentiate(
@@ -268,7 +274,11 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
     written = placing.fresh.values()
     used = {op.operands[0] for op in walk(body) if op.opcode == "load"}
     kept = tuple(tape for tape in tapes.made if tape.pointer in used)
-    refuse_unsized(kept)
+    counted = {tape.loop: tape.turns.name for tape in kept if tape.counted}
+    counter = None
+    if counted:
+        counter = turn_counter(forward, tuple(counted), names.fresh("turns_ptr"))
+        refuse_overwritten(counter.body, task.in_place)
     params = _parameters(forward, body, cotangents, written, layouts.values(), kept)
     stem = forward.name.removesuffix("_fwd").removesuffix("_forward")
     return Backward(
@@ -284,6 +294,8 @@ def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
         stores,
         _recomputed(body),
         kept,
+        counter,
+        tuple(counted.values()),
     )
 
 

@@ -87,7 +87,7 @@ class _Push:
     def block(self, ops: Iterable[Op]) -> None:
         for op in ops:
             self.b.loc = op.loc.unnamed
-            if op.opcode in ("if", "for"):
+            if op.regions:
                 (self.branch if op.opcode == "if" else self.loop)(op)
                 continue
             copy(self.b, op, self.env)
@@ -248,9 +248,9 @@ class _Push:
     def loop(self, op: Op) -> None:
         """Carries the tangents of what is carried, beside it."""
         b, (body,) = self.b, op.regions
-        active = [v for v in body.args[1:] if self.task.activity.active(v)]
-        places = [body.args.index(v) for v in active]
-        starts = [self.tangent(op.operands[2 + place]) for place in places]
+        active = [v for v in op.carried if self.task.activity.active(v)]
+        places = [op.carried.index(v) for v in active]
+        starts = [self.tangent(op.initial[place]) for place in places]
         templates = [Value(start.type) for start in starts]
         with b.region([*body.args, *templates]) as block:
             given = zip(body.args, block.args, strict=False)
@@ -258,14 +258,12 @@ class _Push:
             env, tangents = self.env | dict(given), self.tangents | dict(carried)
             inner = _Push(self.task, b, env, self.pointers, tangents)
             inner.block(body.ops[:-1])
-            following = body.ops[-1].operands
-            values = [inner.env[v] for v in following]
-            b.emit(
-                "yield", [*values, *(inner.tangent(following[p - 1]) for p in places)]
-            )
-        bounds = [self.env[v] for v in op.operands[:3]]
-        initial = [self.env[v] for v in op.operands[3:]]
-        results = b.loop(bounds, [*initial, *starts], block, op)
+            values = [inner.env[v] for v in body.ops[-1].operands]
+            lanes = [inner.tangent(op.following[place]) for place in places]
+            b.emit("yield", [*values, *lanes])
+        operands = [*(self.env[v] for v in op.operands), *starts]
+        types = [v.type for v in operands[len(op.head) :]]
+        results = b.emit(op.opcode, operands, types, dict(op.attrs), (block,))
         self.env.update(zip(op.results, results, strict=False))
-        ends = zip(places, results[len(initial) :], strict=True)
-        self.tangents.update((op.results[p - 1], t) for p, t in ends)
+        ends = zip(places, results[len(op.results) :], strict=True)
+        self.tangents.update((op.results[p], t) for p, t in ends)

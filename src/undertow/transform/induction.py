@@ -7,6 +7,7 @@ is carried: each turn stands alone, and addresses are polynomials in the variabl
 from __future__ import annotations
 
 from undertow.ir import OPS, Builder, Kernel, Op, TensorType, Value, walk
+from undertow.transform.counted import counted
 from undertow.transform.fold import constant, fold
 from undertow.transform.rebuild import (
     Env,
@@ -27,6 +28,7 @@ def induction(kernel: Kernel) -> Kernel:
     loops are gone through again until none changes: what an inner loop adds is a step
     of the loop around it.
     """
+    kernel = counted(kernel)
     if not any(op.opcode == "for" for op in walk(kernel.body)):
         return kernel
     kernel = simplify(kernel)
@@ -57,8 +59,8 @@ class _Loops:
         steps = {i: self.step(terms, env) for i, terms in _advances(op).items()}
         self.found += len(steps)
         kept = [i for i in range(len(op.results)) if i not in steps]
-        bounds = tuple(env[v] for v in op.operands[:3])
-        initial = [env[v] for v in op.operands[3:]]
+        bounds = tuple(env[v] for v in op.head)
+        initial = [env[v] for v in op.initial]
         loc, carried = self.b.loc, body.args[1:]
         with self.b.region([body.args[0], *(carried[i] for i in kept)]) as block:
             new = [carried[i] for i in kept]
@@ -215,7 +217,7 @@ def _advances(op: Op) -> dict[int, Terms]:
         inside.update(o.results, *(r.args for r in o.regions))
     found: dict[int, Terms] = {}
     for index, after in enumerate(body.ops[-1].operands):
-        initial = op.operands[3 + index]
+        initial = op.initial[index]
         terms = () if after is initial else _terms(after, body.args[1 + index])
         if terms is not None and all(_is_invariant(t, inside) for _, t in terms):
             found[index] = terms

@@ -1,4 +1,4 @@
-"""The transpose of `for`: its turns backwards, each recomputed from what it began with.
+"""The transpose of a loop: its turns backwards, each from what it began with.
 
 While the primal sweep runs a loop it writes what each turn begins with to a tape; the
 reverse sweep reads the tape from its end.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from undertow.ir import Builder, Op, Value
+from undertow.ir import I32, Builder, Op, Value, scalar
 from undertow.transform.cotangents import Cotangent, clean
 from undertow.transform.fold import constant
 from undertow.transform.masks import implies
 from undertow.transform.rebuild import Env, Handlers, rebuild
 from undertow.transform.sweep import State, captured
-from undertow.transform.tapes import first_turn, read, write
+from undertow.transform.tapes import Tape, first_turn, read, write
 
 Recompute = Callable[[State, Iterable[Op]], None]
 Sweep = Callable[[State, Iterable[Op]], None]
@@ -42,22 +42,57 @@ def turn_of(b: Builder, variable: Value, lower: Value, step: Value) -> Value:
 
 def record(s: State, op: Op, env: Env, plain: Handlers) -> None:
     """Copies a loop, with what each turn begins with written to tapes."""
+    s.b.emit("barrier")  # an enclosing loop's last turn may still read the tapes
+    results = (_record_for if op.opcode == "for" else _record_while)(s, op, env, plain)
+    for result, value in zip(op.results, results, strict=True):
+        value.name, env[result] = result.name, value
+
+
+def _record_for(s: State, op: Op, env: Env, plain: Handlers) -> tuple[Value, ...]:
     b, (body,) = s.b, op.regions
-    lower, upper, step = bounds = [env[v] for v in op.operands[:3]]
-    b.emit("barrier")  # an enclosing loop's last turn may still read the tapes
-    tapes = s.tapes.make(op, trips(b, lower, upper, step))
-    s.recorded[op] = tapes
-    for tape in tapes:  # before the loop, which then need not compute it again
-        first_turn(b, tape)
+    lower, upper, step = bounds = [env[v] for v in op.head]
+    s.turns[op] = trips(b, lower, upper, step)
+    tapes = _make_tapes(s, op, s.turns[op])
     with b.region(body.args) as block:
         turn = turn_of(b, block.args[0], lower, step)
         for arg, tape in zip(block.args[1:], tapes, strict=True):
             write(b, tape, turn, arg)
         rebuild(b, body.ops, env | dict(zip(body.args, block.args, strict=True)), plain)
     b.loc = op.loc.unnamed
-    results = b.loop(bounds, [env[v] for v in op.operands[3:]], block, op)
-    for result, value in zip(op.results, results, strict=True):
-        value.name, env[result] = result.name, value
+    return b.loop(bounds, [env[v] for v in op.initial], block, op)
+
+
+def _record_while(s: State, op: Op, env: Env, plain: Handlers) -> tuple[Value, ...]:
+    """Carries the number of turns as well, which the reverse sweep goes back over.
+
+    The tape's size depends on that number before it is known: see `turns`.
+    """
+    b, (body,) = s.b, op.regions
+    count = Value(scalar(I32), "turn")
+    tapes = _make_tapes(s, op, count)
+    with b.region([count, *body.args]) as block:
+        turn, *args = block.args
+        for arg, tape in zip(args, tapes, strict=True):
+            write(b, tape, turn, arg)
+        inner = env | dict(zip(body.args, args, strict=True))
+        rebuild(b, body.ops[:-1], inner, plain)
+        again, *following = (inner[v] for v in body.ops[-1].operands)
+        b.loc = body.ops[-1].loc.unnamed
+        one = b.const(1, turn.tensor_type)
+        b.emit("yield", [again, b.pointwise("add", turn, one), *following])
+    b.loc = op.loc.unnamed
+    initial = [b.const(0, count.tensor_type), *(env[v] for v in op.initial)]
+    types = [v.type for v in initial]
+    operands = (env[op.operands[0]], *initial)
+    s.turns[op], *results = b.emit("while", operands, types, {}, (block,))
+    return tuple(results)
+
+
+def _make_tapes(s: State, op: Op, count: Value) -> list[Tape]:
+    tapes = s.recorded[op] = s.tapes.make(op, count)
+    for tape in tapes:  # before the loop, which then need not compute it again
+        first_turn(s.b, tape)
+    return tapes
 
 
 # -- the reverse sweep ---------------------------------------------------------------
@@ -89,7 +124,7 @@ class Targets:
 
     @staticmethod
     def of(s: State, op: Op) -> Targets:
-        args = op.regions[0].args[1:]
+        args = op.carried
         active = tuple(k for k, arg in enumerate(args) if s.activity.active(arg))
         carried = tuple(args[k] for k in active)
         return Targets(active, carried, tuple(captured(s, op)))
@@ -108,21 +143,21 @@ def _in_any_order(
     So it is with sums: each term has the cotangent of the sum.
     """
     b, (body,) = s.b, op.regions
-    bounds = [s.env[v] for v in op.operands[:3]]
+    bounds = _bounds(s, op)
     zeros = [b.const(0.0, s.cotangent_type(v)) for v in targets.captured]
     templates = [_template(v, t) for v, t in zip(zeros, targets.captured, strict=True)]
     for seed in seeds:
         if seed is not None:  # before the loop, which then need not compute it again
             clean(b, seed)
-    with b.region([Value(bounds[0].type, body.args[0].name), *templates]) as block:
+    with b.region([Value(bounds[0].type, _variable_name(op)), *templates]) as block:
         inner = _turn(s, op, block.args[0], turn_of(b, block.args[0], *bounds[::2]))
         recompute(inner, body.ops[:-1])
         for k in targets.active:
             seed = seeds[k]
             if seed is not None:
-                inner.add(body.ops[-1].operands[k], seed)
+                inner.add(op.following[k], seed)
         sweep(inner, body.ops[:-1])
-        if any(inner.cts.get(body.args[1 + k]) != seeds[k] for k in targets.active):
+        if any(inner.cts.get(op.carried[k]) != seeds[k] for k in targets.active):
             return False
         b.emit("yield", _totals(inner, targets, block.args[1:]))
     b.loc = op.loc.unnamed
@@ -130,7 +165,7 @@ def _in_any_order(
     for k in targets.active:
         seed = seeds[k]
         if seed is not None:
-            s.add(op.operands[3 + k], seed)
+            s.add(op.initial[k], seed)
     _add_totals(s, inner, targets, results)
     return True
 
@@ -145,8 +180,8 @@ def _last_turn_first(
 ) -> bool:
     """The turns in reverse, with the cotangents of what is carried handed on."""
     b, (body,) = s.b, op.regions
-    lower, _, step = bounds = [s.env[v] for v in op.operands[:3]]
-    count = trips(b, *bounds)
+    lower, _, step = _bounds(s, op)
+    count = s.turns[op]
     zero, one = (b.const(n, count.tensor_type) for n in (0, 1))
     active = [seeds[k] for k in targets.active]
     starts = [
@@ -166,7 +201,7 @@ def _last_turn_first(
             recompute(inner, body.ops[:-1])
             given = zip(targets.active, block.args[1:], supports, strict=False)
             for k, ct, support in given:
-                inner.add(body.ops[-1].operands[k], Cotangent(ct, support))
+                inner.add(op.following[k], Cotangent(ct, support))
             sweep(inner, body.ops[:-1])
             following = [_following(inner, arg) for arg in targets.carried]
             totals = _totals(inner, targets, block.args[1 + number :])
@@ -181,7 +216,7 @@ def _last_turn_first(
     b.loc = op.loc.unnamed
     results = b.loop((zero, count, one), starts, block, op)
     for k, result in zip(targets.active, results, strict=False):
-        s.add(op.operands[3 + k], Cotangent(result))
+        s.add(op.initial[k], Cotangent(result))
     _add_totals(s, inner, targets, results[number:])
     return True
 
@@ -193,13 +228,25 @@ def _within(ct: Cotangent | None, support: Value | None) -> bool:
     return ct.support is not None and implies(ct.support, support)
 
 
+def _bounds(s: State, op: Op) -> list[Value]:
+    """Lower and upper bound and step of a loop, over the turns made of a `while`."""
+    if op.opcode == "for":
+        return [s.env[v] for v in op.head]
+    type = s.turns[op].tensor_type
+    return [s.b.const(0, type), s.turns[op], s.b.const(1, type)]
+
+
+def _variable_name(op: Op) -> str:
+    return op.regions[0].args[0].name if op.opcode == "for" else ""
+
+
 def _turn(s: State, op: Op, variable: Value, turn: Value) -> State:
     """The state at the beginning of a turn."""
-    args = op.regions[0].args
     inner = s.inside()
-    variable.name = variable.name or args[0].name
-    inner.env[args[0]] = variable
-    for arg, tape in zip(args[1:], s.recorded[op], strict=True):
+    if op.opcode == "for":
+        variable.name = variable.name or _variable_name(op)
+        inner.env[op.regions[0].args[0]] = variable
+    for arg, tape in zip(op.carried, s.recorded[op], strict=True):
         inner.env[arg] = read(s.b, tape, turn, arg)
     return inner
 

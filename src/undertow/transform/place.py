@@ -82,7 +82,7 @@ def find(
     for op, path in ops:
         access = Access.of(op)
         shape = access.value.shape if access.value is not None else op.result.shape
-        turns = tuple(addresses.turn(o) for o, _ in path if o.opcode == "for")
+        turns = tuple(addresses.turn(o) for o, _ in path if o.is_loop)
         address, bounds = addresses.access(op), tuple(addresses.bounds(op))
         site = Site(address, shape, bounds, turns)
         places = alike.setdefault((address, shape, turns), [])

@@ -90,7 +90,7 @@ def _sweep(block: Block, live: set[Value], outputs: Iterable[int] | None) -> lis
         if op.opcode == "yield" and outputs is not None:
             op = Op("yield", tuple(op.operands[i] for i in outputs), loc=op.loc)
         elif op.regions:
-            pruned = (_prune_if if op.opcode == "if" else _prune_for)(op, live)
+            pruned = (_prune_if if op.opcode == "if" else _prune_loop)(op, live)
             if pruned is None:
                 continue
             op = pruned
@@ -115,21 +115,23 @@ def _prune_if(op: Op, live: set[Value]) -> Op | None:
     return Op("if", op.operands, tuple(results), op.attrs, tuple(regions), op.loc)
 
 
-def _prune_for(op: Op, live: set[Value]) -> Op | None:
-    """The `for` without what is carried for nothing, or None if nothing is needed."""
-    (body,), carried = op.regions, op.regions[0].args[1:]
+def _prune_loop(op: Op, live: set[Value]) -> Op | None:
+    """The loop without what is carried for nothing, or None if nothing is needed."""
+    (body,), carried = op.regions, op.carried
+    if not any(r in live for r in op.results) and len(_sweep(body, set(live), ())) == 1:
+        return None
+    decides = len(body.ops[-1].operands) - len(carried)
     used = [i for i, r in enumerate(op.results) if r in live]
     while True:
         inside = set(live)
-        kept = _sweep(body, inside, used)
+        kept = _sweep(body, inside, [*range(decides), *(decides + i for i in used)])
         needed = [i for i, a in enumerate(carried) if a in inside or i in used]
         if needed == used:
             break
         used = needed
     live |= inside
-    if not used and len(kept) == 1:
-        return None
-    args = (body.args[0], *(carried[i] for i in used))
-    operands = (*op.operands[:3], *(op.operands[3 + i] for i in used))
+    variable = body.args[: len(body.args) - len(carried)]
+    args = (*variable, *(carried[i] for i in used))
+    operands = (*op.head, *(op.initial[i] for i in used))
     results = tuple(op.results[i] for i in used)
-    return Op("for", operands, results, op.attrs, (Block(kept, args),), op.loc)
+    return Op(op.opcode, operands, results, op.attrs, (Block(kept, args),), op.loc)

@@ -71,7 +71,7 @@ def recompute(s: State, ops: Iterable[Op]) -> None:
     def turns(op: Op, env: Env) -> None:
         record(s, op, env, plain)
 
-    rebuild(b, ops, s.env, {**plain, "if": nested, "for": turns})
+    rebuild(b, ops, s.env, {**plain, "if": nested, "for": turns, "while": turns})
 
 
 def sweep(s: State, ops: Iterable[Op]) -> None:
@@ -84,7 +84,7 @@ def sweep(s: State, ops: Iterable[Op]) -> None:
             store(s, op)
         elif op.opcode == "if":
             branch(s, op, recompute, sweep)
-        elif op.opcode == "for":
+        elif op.is_loop:
             loop(s, op, recompute, sweep)
         elif any(result in s.cts for result in op.results):
             cts = [s.cts.pop(result, None) for result in op.results]

@@ -113,7 +113,7 @@ def last_stores(forward: Kernel, target: Value) -> list[Placed]:
 
 def _one_at_a_time(ops: list[Placed]) -> bool:
     """Whether no program executes two of `ops`, or one of them twice."""
-    if any(o.opcode == "for" for _, path in ops for o, _ in path):
+    if any(o.is_loop for _, path in ops for o, _ in path):
         return False
     return all(apart(a, b) for i, (_, a) in enumerate(ops) for _, b in ops[i + 1 :])
 
@@ -155,6 +155,7 @@ def refuse_unordered(forward: Kernel) -> None:
     for op in walk(forward.body):
         if op.opcode == "for":
             _refuse_step(op)
+        if op.is_loop:
             _refuse_crossing(op)
     for op in walk(forward.body):
         if op.opcode == "atomic_add":

@@ -50,14 +50,14 @@ def _in_two(b: Builder, found: RunningMaximum, env: Env) -> Value:
     maximum = first[op.results[index]]
     (body,) = op.regions
     kept = [k for k in range(len(op.results)) if k != index]
-    bounds = [env[v] for v in op.operands[:3]]
+    bounds = [env[v] for v in op.head]
     initial = [_initial(b, found, k, bounds, env) for k in kept]
     arguments = [body.args[0], *(body.args[1 + k] for k in kept)]
     with b.region(arguments) as block:
         inner = env | dict(zip(arguments, block.args, strict=True))
         inner[body.args[1 + index]] = maximum
         _sums(b, op, index, maximum, inner)
-        following = body.ops[-1].operands
+        following = op.following
         b.emit("yield", [inner[following[k]] for k in kept])
     b.loc = op.loc.unnamed
     results = b.loop(bounds, initial, block, op)
@@ -70,7 +70,7 @@ def _in_two(b: Builder, found: RunningMaximum, env: Env) -> Value:
 def _sums(b: Builder, op: Op, index: int, maximum: Value, env: Env) -> None:
     """Copies a turn in which the new maximum is the old one."""
     (body,) = op.regions
-    new = body.ops[-1].operands[index]
+    new = op.following[index]
 
     def same(inner: Op, env: Env) -> None:
         x, y = (env[v] for v in inner.operands)
@@ -105,7 +105,7 @@ def _initial(
     b: Builder, found: RunningMaximum, k: int, bounds: list[Value], env: Env
 ) -> Value:
     """What a rescaled value starts with: nothing, once there is a turn."""
-    value = env[found.loop.operands[3 + k]]
+    value = env[found.loop.initial[k]]
     if k not in found.rescaled or constant(value) == 0.0:
         return value
     turns = b.pointwise("cmp", bounds[0], bounds[1], predicate="slt")

@@ -56,6 +56,7 @@ class State:
         overwritten: places that a later store of the forward writes for certain, and
             the mask it does so under (None: in every lane).
         recorded: the tapes of the loops in this block.
+        turns: how often these loops have turned.
     """
 
     kernel: Kernel
@@ -73,6 +74,7 @@ class State:
     recorded: dict[Op, list[Tape]] = field(
         default_factory=lambda: dict[Op, list[Tape]]()
     )
+    turns: dict[Op, Value] = field(default_factory=lambda: dict[Op, Value]())
 
     def inside(self) -> State:
         """A state for a nested block, whose cotangents start empty."""

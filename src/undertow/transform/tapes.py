@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from undertow.analysis.ceiling import has_ceiling
-from undertow.errors import UnsupportedError
 from undertow.ir import (
     I1,
     I8,
@@ -20,7 +19,6 @@ from undertow.ir import (
     Access,
     Block,
     Builder,
-    Loc,
     Op,
     PointerType,
     TensorType,
@@ -41,7 +39,7 @@ class Tape:
         turns: a parameter of the backward: the largest number of turns in any program.
         trips: the number of turns, computed in the backward.
         size: lanes of the value.
-        loc: where the loop stands.
+        loop: the forward's loop.
         of: what the user calls the value.
     """
 
@@ -49,8 +47,13 @@ class Tape:
     turns: Value
     trips: Value
     size: int
-    loc: Loc
+    loop: Op
     of: str
+
+    @property
+    def counted(self) -> bool:
+        """Whether data decide how often the loop turns, so that it must be counted."""
+        return self.loop.opcode == "while" or not has_ceiling(self.trips)
 
 
 @dataclass
@@ -62,16 +65,15 @@ class Tapes:
 
     def make(self, op: Op, trips: Value) -> list[Tape]:
         """A tape for each value that the loop `op` carries."""
-        args = op.regions[0].args
-        loop = args[0].name or "loop"
-        turns = Value(scalar(I32), self.fresh(f"{loop}_turns"))
+        loop = op.regions[0].args[0].name if op.opcode == "for" else ""
+        turns = Value(scalar(I32), self.fresh(f"{loop or 'loop'}_turns"))
         made: list[Tape] = []
-        for arg in args[1:]:
+        for arg in op.carried:
             dtype = arg.tensor_type.dtype
             name = self.fresh(f"{arg.name or 'value'}_tape_ptr")
             pointer = Value(PointerType(I8 if dtype == I1 else dtype), name)
             size, of = arg.tensor_type.size, arg.name or "a value"
-            made.append(Tape(pointer, turns, trips, size, op.loc, of))
+            made.append(Tape(pointer, turns, trips, size, op, of))
         self.made += made
         return made
 
@@ -99,12 +101,18 @@ def read(b: Builder, tape: Tape, turn: Value, like: Value) -> Value:
 
 def first_turn(b: Builder, tape: Tape) -> Value:
     """How many turns of other programs stand before this program's first one."""
+    return b.pointwise("mul", program_number(b), b.wide(tape.turns))
+
+
+def program_number(b: Builder) -> Value:
+    """The number of this program in the grid, in 64 bits."""
     program = b.wide(b.program_id(2))
     for axis in (1, 0):
         count = b.pure("num_programs", (), scalar(I32), {"axis": axis})
         program = b.pointwise("mul", program, b.wide(count))
         program = b.pointwise("add", program, b.wide(b.program_id(axis)))
-    return b.pointwise("mul", program, b.wide(tape.turns))
+    program.name = program.name or "program"
+    return program
 
 
 def _place(
@@ -131,21 +139,6 @@ def _lanes(b: Builder, shape: tuple[int, ...]) -> list[Value]:
         found.insert(0, b.broadcast(index, shape))
         stride *= extent
     return found
-
-
-def refuse_unsized(tapes: Iterable[Tape]) -> None:
-    """Refuses tapes whose size is not known before the launch."""
-    for tape in tapes:
-        if not has_ceiling(tape.trips):
-            raise UnsupportedError(
-                f"a loop carries `{tape.of}`, and nothing bounds how often it turns",
-                loc=tape.loc,
-                why="each turn starts from the one before it, and what it starts from "
-                "must be kept in a buffer, whose size must follow from the arguments "
-                "and the grid",
-                hint="let each turn stand alone, or bound the loop by an argument and "
-                "mask what lies beyond",
-            )
 
 
 # -- tapes that nothing reads --------------------------------------------------------
