@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from acceptance.launches import Expected, Oracle
+from derived import check
 from kernels.cases import CASES
 from kernels.draw import Draw, laid_out
 from undertow import UnsupportedError, evaluate, frontend
@@ -144,3 +145,72 @@ def test_refusals(fn: object, types: dict[str, str], words: str) -> None:
         derived(fn, **P, **types)
     assert words in str(caught.value)
     assert "test_loops.py" in str(caught.value)
+
+
+# -- what random programs found ------------------------------------------------------
+
+
+@triton.jit
+def last_row(x_ptr, y_ptr, n, w, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < w
+    row = tl.load(x_ptr + lanes, mask=mask, other=0.0)
+    for i in range(1, n):
+        row = tl.load(x_ptr + i * BLOCK + lanes, mask=mask, other=0.0)
+    tl.store(y_ptr + lanes, row, mask=mask)
+
+
+@triton.jit
+def row_before(x_ptr, y_ptr, n, w, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < w
+    row = tl.load(x_ptr + lanes, mask=mask, other=0.0)
+    before = tl.zeros((BLOCK,), tl.float32)
+    for i in range(1, n):
+        before = row
+        row = tl.load(x_ptr + i * BLOCK + lanes, mask=mask, other=0.0) * 2.0
+    tl.store(y_ptr + lanes, before, mask=mask)
+
+
+@triton.jit
+def undefined_start(x_ptr, s_ptr, y_ptr, n, w, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < w
+    state = tl.load(x_ptr + lanes, mask=mask) * tl.load(s_ptr)
+    for _ in range(n):
+        state = tl.sin(state)
+    tl.store(y_ptr + lanes, state, mask=mask)
+
+
+@triton.jit
+def undefined_outside(x_ptr, s_ptr, y_ptr, n, w, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < w
+    scaled = tl.load(x_ptr + lanes, mask=mask) * tl.load(s_ptr)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for i in range(n):
+        total += tl.where(mask, scaled, 0.0) * tl.load(x_ptr + i)
+    tl.store(y_ptr + lanes, total)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5])
+@pytest.mark.parametrize("fn", [last_row, row_before])
+def test_a_carried_value_that_no_turn_looks_at(fn: object, turns: int) -> None:
+    """Its cotangent is that of the result, and goes to where the last turn took it."""
+    types = {**P, "n": "i32", "w": "i32"}
+    kernel = frontend.capture(fn, types, {"BLOCK": 16})
+    args = {"x_ptr": Draw(1).normal(96), "y_ptr": torch.zeros(16).double()}
+    found = check(kernel, {**args, "n": turns, "w": 11}, (1,))
+    reached = found["x_ptr"].view(6, 16).count_nonzero(1).nonzero().flatten().tolist()
+    row = max(turns, 1) - 1 if fn is last_row else turns - 2
+    assert reached == ([row] if row >= 0 else [])
+
+
+@pytest.mark.parametrize("turns", [0, 3])
+@pytest.mark.parametrize("fn", [undefined_start, undefined_outside])
+def test_undefined_lanes_do_not_meet_what_a_loop_gives(fn: object, turns: int) -> None:
+    types = {"x_ptr": "*fp32", "s_ptr": "*fp32", "y_ptr": "*fp32"}
+    kernel = frontend.capture(fn, {**types, "n": "i32", "w": "i32"}, {"BLOCK": 16})
+    args = {"x_ptr": Draw(1).normal(16), "s_ptr": Draw(2).normal(1)}
+    args["y_ptr"] = torch.zeros(16).double()
+    check(kernel, {**args, "n": turns, "w": 11}, (1,))

@@ -157,9 +157,15 @@ def _backward(
 
 
 def _into_turns(op: Op, useful: set[Value], body: Callable[[], None]) -> None:
-    """A carried value is useful if it is after the loop or in any later turn."""
+    """A carried value is useful if it is after the loop or in any later turn.
+
+    What is useful after the loop is so before the last turn too, even if no turn looks
+    at it: there may be no turn.
+    """
     rows = list(zip(op.results, op.carried, op.following, op.initial, strict=True))
-    useful.update(v for r, _, v, _ in rows if r in useful)
+    for result, arg, value, _ in rows:
+        if result in useful:
+            useful.update((arg, value))
     while True:
         body()
         earlier = [v for _, a, v, _ in rows if a in useful and v not in useful]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from undertow.ir import I32, Builder, Op, Value, scalar
+from undertow.ir import I32, Block, Builder, Op, Value, scalar, walk
 from undertow.transform.cotangents import Cotangent, clean
 from undertow.transform.fold import constant
-from undertow.transform.masks import implies
+from undertow.transform.masks import conjunction, conjuncts, implies
 from undertow.transform.rebuild import Env, Handlers, rebuild
 from undertow.transform.sweep import State, captured
 from undertow.transform.tapes import Tape, first_turn, read, write
@@ -166,7 +166,7 @@ def _in_any_order(
         seed = seeds[k]
         if seed is not None:
             s.add(op.initial[k], seed)
-    _add_totals(s, inner, targets, results)
+    _add_totals(s, inner, targets, results, block)
     return True
 
 
@@ -215,9 +215,9 @@ def _last_turn_first(
         ]
     b.loc = op.loc.unnamed
     results = b.loop((zero, count, one), starts, block, op)
-    for k, result in zip(targets.active, results, strict=False):
-        s.add(op.initial[k], Cotangent(result))
-    _add_totals(s, inner, targets, results[number:])
+    for k, result, support in zip(targets.active, results, supports, strict=False):
+        s.add(op.initial[k], Cotangent(result, support))
+    _add_totals(s, inner, targets, results[number:], block)
     return True
 
 
@@ -277,9 +277,17 @@ def _totals(inner: State, targets: Targets, args: Sequence[Value]) -> list[Value
 
 
 def _add_totals(
-    s: State, inner: State, targets: Targets, totals: Sequence[Value]
+    s: State, inner: State, targets: Targets, totals: Sequence[Value], turn: Block
 ) -> None:
-    """Adds the sums over all turns to what was captured; nothing where none adds."""
+    """Adds the sums over all turns to what was captured; nothing where none adds.
+
+    Lanes that no turn adds to are outside of the sum's support, as far as masks from
+    outside of the loop say so.
+    """
+    local = {*turn.args, *(r for inside in walk(turn) for r in inside.results)}
     for value, total in zip(targets.captured, totals, strict=True):
-        if value in inner.cts:
-            s.add(value, Cotangent(total))
+        ct = inner.cts.get(value)
+        if ct is not None:
+            parts = conjuncts(ct.support) if ct.support is not None else []
+            support = conjunction(s.b, [part for part in parts if part not in local])
+            s.add(value, Cotangent(total, support))
