@@ -22,10 +22,8 @@ def attention_bwd(
 
     Recomputed: q, new, total, acc, o. Saved: nothing.
     d_q: plain store, each element is written once.
-    d_k: summed by atomic_add in float32; the address depends on `first`, a value of
-        each program.
-    d_v: summed by atomic_add in float32; the address depends on `first`, a value of
-        each program.
+    d_k: summed by atomic_add in float32; shared along program axis 0.
+    d_v: summed by atomic_add in float32; shared along program axis 0.
     """
     # -- primal sweep (recomputed) --
     start = tl.program_id(0)  # loops.py:101
@@ -97,7 +95,7 @@ def attention_bwd(
         p = tl.exp(s_2 - new[:, None])  # loops.py:123
         d_v_part = tl.trans(tl.where(inside, p, 0.0))  # loops.py:125
         d_v = tl.dot(d_v_part, d_p_term, input_precision="ieee")
-        # atomic: the address depends on `first`, a value of each program
+        # atomic: shared along program axis 0
         tl.atomic_add(
             d_v_ptr + head + n_offsets + lanes[None, :], d_v, mask=valid, sem="relaxed"
         )  # loops.py:115
@@ -107,7 +105,7 @@ def attention_bwd(
         d_s = d_p * p  # loops.py:123
         d_q_part = tl.where(keep_2, d_s * scale, 0.0)  # loops.py:116
         d_k = tl.trans(tl.dot(tl.trans(q), d_q_part, input_precision="ieee"))
-        # atomic: the address depends on `first`, a value of each program
+        # atomic: shared along program axis 0
         tl.atomic_add(
             d_k_ptr + head + n_offsets + lanes[None, :], d_k, mask=valid, sem="relaxed"
         )  # loops.py:114

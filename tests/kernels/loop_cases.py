@@ -235,3 +235,55 @@ def loaded_turns(draw: Draw, count: int, turns: int) -> Case:
         ("y_ptr",),
         lambda x, n: sines(x[: min(count, turns)]),
     )
+
+
+@case("uneven", programs=3, rows=8)
+@case("idle", programs=4, rows=2)
+def grid_stride(draw: Draw, programs: int, rows: int) -> Case:
+    cols = 13
+
+    def reference(x: Tensor, w: Tensor) -> Tensor:
+        return x * (x.square().mean(1, keepdim=True) + 2**-10).rsqrt() * w
+
+    return Case(
+        loops.grid_stride,
+        (programs,),
+        dict(
+            x_ptr=draw.normal(rows, cols, stride=(cols + 2, 1)),
+            w_ptr=draw.normal(cols),
+            y_ptr=draw.output(rows, cols, stride=(cols + 2, 1)),
+            stride=cols + 2,
+            n_rows=rows,
+            n_cols=cols,
+        ),
+        dict(BLOCK=16),
+        ("y_ptr",),
+        reference,
+    )
+
+
+@case("uneven", rows=8, each=3)
+@case("even", rows=8, each=4)
+def chunks(draw: Draw, rows: int, each: int) -> Case:
+    def reference(x: Tensor) -> Tensor:
+        found: list[Tensor] = []
+        for part in x.split(each):
+            h = torch.ones(16, dtype=x.dtype)
+            for row in part:
+                h = (h * row).sin() + h
+                found.append(h)
+        return torch.stack(found)
+
+    return Case(
+        loops.chunks,
+        (blocks(rows, each),),
+        dict(
+            x_ptr=draw.normal(rows, 16),
+            y_ptr=draw.output(rows, 16),
+            n_rows=rows,
+            rows_per_program=each,
+        ),
+        dict(BLOCK=16),
+        ("y_ptr",),
+        reference,
+    )

@@ -196,3 +196,26 @@ def loaded_turns(x_ptr, n_ptr, y_ptr, T, BLOCK: tl.constexpr):
     for turn in range(tl.minimum(tl.load(n_ptr), T)):
         state = tl.sin(state + tl.load(x_ptr + turn * BLOCK + offs))
     tl.store(y_ptr + offs, state)
+
+
+@triton.jit
+def grid_stride(x_ptr, w_ptr, y_ptr, stride, n_rows, n_cols, BLOCK: tl.constexpr):
+    """Each program handles every so many rows."""
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n_cols
+    w = tl.load(w_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    for row in range(tl.program_id(0), n_rows, tl.num_programs(0)):
+        x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0).to(tl.float32)
+        rstd = tl.rsqrt(tl.sum(x * x, axis=0) / n_cols + 0.0009765625)
+        tl.store(y_ptr + row * stride + cols, x * rstd * w, mask=mask)
+
+
+@triton.jit
+def chunks(x_ptr, y_ptr, n_rows, rows_per_program, BLOCK: tl.constexpr):
+    """Each program handles a run of rows, whose products it carries along."""
+    cols = tl.arange(0, BLOCK)
+    first = tl.program_id(0) * rows_per_program
+    h = tl.full((BLOCK,), 1.0, tl.float32)
+    for row in range(first, min(first + rows_per_program, n_rows)):
+        h = tl.sin(h * tl.load(x_ptr + row * BLOCK + cols).to(tl.float32)) + h
+        tl.store(y_ptr + row * BLOCK + cols, h)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from undertow.analysis.launch import Bound, uniform
 from undertow.analysis.polynomials import ONE, ZERO, Polynomial, Symbol, rejoin
@@ -90,6 +90,8 @@ class Addresses:
             case "range":
                 lane = Polynomial.symbol(Symbol("lane", 0))
                 return lane + Polynomial.constant(op.int_attr("start"))
+            case "sub" if (turn := self._backwards(op)) is not None:
+                return Polynomial.symbol(turn)
             case "add" | "sub" | "mul" if value.tensor_type.dtype.bits >= 32:
                 a, b = map(self.of, op.operands)
                 return _ARITHMETIC[op.opcode](a, b)
@@ -103,20 +105,61 @@ class Addresses:
                 return _atom(value)
 
     def turn(self, loop: Op) -> Symbol | None:
-        """The turns of a loop, if their number is known at launch."""
+        """The turns of a loop, if what bounds their number is known at launch.
+
+        A program may make fewer turns than that, as in ``range(pid, n, programs)``.
+        """
         if loop.opcode != "for":
             return None
-        lower, upper, step = map(self.of, loop.head)
-        size = step.number
-        if size is None or size < 1:
+        lower, step = self.of(loop.head[0]), self.of(loop.head[2])
+        if not step.known_at_launch or (step.number is not None and step.number < 1):
             return None
-        count = upper - lower
-        if size > 1:
-            up = count + Polynomial.constant(size - 1)
-            count = Polynomial.symbol(Symbol("quotient", of=up, by=step))
-        if not count.known_at_launch:
+        for upper in self._uppers(loop.head[1]):
+            count = _most(upper - lower)
+            if count is None:
+                continue
+            if step != ONE:
+                up = count + step - ONE
+                count = Polynomial.symbol(Symbol("quotient", of=up, by=step))
+            return Symbol("turn", value=loop.regions[0].args[0], by=count)
+        return None
+
+    def exact(self, loop: Op) -> bool:
+        """Whether each program makes all the turns that `turn` tells of."""
+        lower, upper, _ = map(self.of, loop.head)
+        return (upper - lower).known_at_launch
+
+    def _uppers(self, value: Value) -> list[Polynomial]:
+        """Polynomials that `value` is no higher than."""
+        own, op = self.of(value), value.op
+        if op is None or not own.opaque:
+            return [own]
+        if op.opcode == "smin":
+            return [upper for operand in op.operands for upper in self._uppers(operand)]
+        if op.opcode == "cast" and widens(op):
+            return self._uppers(op.operands[0])
+        if op.opcode == "sub":
+            less = self.of(op.operands[1])
+            return [upper - less for upper in self._uppers(op.operands[0])]
+        return [own]
+
+    def _backwards(self, op: Op) -> Symbol | None:
+        """``count - 1 - turn`` in a loop over ``range(count)``, of an unknown count.
+
+        That is the loop from its last turn on: it takes the values that the turn takes.
+        """
+        last, variable = op.operands
+        loop = variable.owner
+        if loop is None or variable in loop.carried or last.op is None:
             return None
-        return Symbol("turn", value=loop.regions[0].args[0], by=count)
+        _, upper, step = loop.head
+        starts = [self.of(v).number for v in (loop.head[0], step)] == [0, 1]
+        if not starts or last.op.opcode != "sub" or last.op.operands[0] is not upper:
+            return None
+        if self.of(upper).known_at_launch or self.of(last.op.operands[1]) != ONE:
+            return None
+        turn = self.turn(loop)
+        return None if turn is None else backwards(turn)
 
     def _variable(self, value: Value) -> Polynomial:
         """The variable of a loop: where it starts, and a step for each turn."""
@@ -145,6 +188,33 @@ def _parts(value: Value) -> tuple[Value, ...]:
     digit = op.opcode in ("sdiv", "srem")
     moved = op.opcode in _LANEWISE or widens(op)
     return op.operands if arithmetic or digit or moved else ()
+
+
+def backwards(turn: Symbol) -> Symbol:
+    """How many turns are to come, as a symbol of its own."""
+    return replace(turn, axis=1)
+
+
+def _most(count: Polynomial) -> Polynomial | None:
+    """The highest number that `count` is in any program and turn; None if not known."""
+    if count.opaque:
+        return None
+    parts = count.linear_in(count.varying)
+    if parts is None:
+        return None
+    total = parts[1]
+    for symbol, weight in parts[0].items():
+        if weight.number is None:
+            return None
+        if symbol.kind == "program":
+            extent = Polynomial.symbol(Symbol("grid", symbol.axis))
+        elif symbol.kind == "turn" and symbol.by is not None:
+            extent = symbol.by
+        else:
+            return None
+        if weight.number > 0:
+            total += weight * (extent - ONE)
+    return total if total.known_at_launch else None
 
 
 _ARITHMETIC: dict[str, Callable[[Polynomial, Polynomial], Polynomial]] = {

@@ -22,6 +22,15 @@ class Condition:
     large: Polynomial
     small: Polynomial
 
+    @staticmethod
+    def of(large: Polynomial, small: Polynomial) -> Condition:
+        """``large >= small``; what they have in common stands on neither side."""
+        if not any(m in small.terms for m in large.terms if m):
+            return Condition(large, small)
+        rest = (large - small).terms
+        more = Polynomial({m: c for m, c in rest.items() if c > 0})
+        return Condition(more, more - Polynomial(rest))
+
     def holds(self, launch: Launch) -> bool:
         return at_launch(self.large, launch) >= at_launch(self.small, launch)
 
@@ -112,7 +121,9 @@ def _conditions(order: Sequence[Digit], limit: int) -> list[Condition] | None:
         if hopeless or (margin is not None and margin < 0):
             return None
         if margin is None:
-            needed.append(Condition(digit.coefficient, small))
+            condition = Condition.of(digit.coefficient, small)
+            if condition not in needed:
+                needed.append(condition)
             if len(needed) >= limit:
                 return None
         span += digit.coefficient * (digit.extent - ONE)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from undertow.analysis.addresses import backwards
 from undertow.analysis.digits import Condition, Digit
 from undertow.analysis.launch import Launch
 from undertow.analysis.polynomials import ZERO, Polynomial, Symbol
@@ -132,7 +133,7 @@ def _missing(site: Site, axes: Sequence[int], weights: Weights) -> Shared | None
     for turn in site.turns:
         if turn is None:
             return Shared("how often its loop turns is not known at launch")
-        if turn not in told:
+        if turn not in told and backwards(turn) not in told:
             return Shared(f"every turn of the loop over `{turn}` has the same address")
     for axis, extent in enumerate(site.shape):
         if extent > 1 and Symbol("lane", axis) not in told:

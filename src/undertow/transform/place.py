@@ -83,7 +83,8 @@ def find(
         access = Access.of(op)
         shape = access.value.shape if access.value is not None else op.result.shape
         turns = tuple(addresses.turn(o) for o, _ in path if o.is_loop)
-        address, bounds = addresses.access(op), tuple(addresses.bounds(op))
+        address = addresses.access(op)
+        bounds = (*addresses.bounds(op), *inexact(addresses, path))
         site = Site(address, shape, bounds, turns)
         places = alike.setdefault((address, shape, turns), [])
         for index in places:
@@ -99,6 +100,12 @@ def find(
             paths.append([path])
     guarded = any(o.opcode == "if" for _, path in ops for o, _ in path)
     return exclusive(sites, axes, guarded=guarded)
+
+
+def inexact(addresses: Addresses, path: Path) -> list[None]:
+    """A conjunct that says nothing for each loop that may end early in a program."""
+    loops = (op for op, _ in path if op.opcode == "for")
+    return [None for loop in loops if not addresses.exact(loop)]
 
 
 # -- what was decided --

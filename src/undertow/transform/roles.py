@@ -11,7 +11,7 @@ from undertow.analysis.launch import uniform
 from undertow.errors import UnsupportedError
 from undertow.ir import Access, Block, Kernel, Op, Value, walk
 from undertow.transform.fold import constant
-from undertow.transform.place import Path, Placed, apart, find, visit
+from undertow.transform.place import Path, Placed, apart, find, inexact, visit
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,10 @@ def output_stores(
                 why="only the last value stored has a gradient; " + finding.reason,
                 hint="store to each element once",
             )
-        unread = any(None in addresses.bounds(op) for op, _ in ops)
+        unread = any(
+            None in (*addresses.bounds(op), *inexact(addresses, path))
+            for op, path in ops
+        )
         guarded = unread or any(o.opcode == "if" for _, path in ops for o, _ in path)
         found.append(OutputStores(target.name, finding, guarded, several))
     return tuple(found)
