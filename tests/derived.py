@@ -174,7 +174,7 @@ def check(
     expected = directional_difference(*point)
     scale = sum(float((found[n] * d).abs().sum()) for n, d in directions.items())
     nearer = expected if smooth else directional_difference(*point, step=STEP / 4)
-    if abs(nearer - expected) <= 1e-3 * (1 + abs(expected)):
+    if abs(nearer - expected) <= 1e-5 * (1 + abs(expected)):
         close(derived, expected, scale, "difference")
     tangents = {n: torch.zeros_like(cotangents[n]) for n in targets} | directions
     values = {

@@ -193,6 +193,37 @@ def undefined_outside(x_ptr, s_ptr, y_ptr, n, w, BLOCK: tl.constexpr):
     tl.store(y_ptr + lanes, total)
 
 
+@triton.jit
+def undefined_in_a_branch(x_ptr, s_ptr, y_ptr, n, w, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < w
+    scaled = tl.load(x_ptr + lanes, mask=mask) * tl.load(s_ptr)
+    for i in range(n):
+        if i >= 1:  # noqa: SIM102 - a branch in a branch is what is tested
+            if w > i:
+                tl.store(y_ptr + i * BLOCK + lanes, tl.sin(scaled), mask=mask)
+
+
+@triton.jit
+def undefined_and_unseen(x_ptr, s_ptr, y_ptr, n, w, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    mask = lanes < w
+    state = tl.load(x_ptr + lanes, mask=mask) * tl.load(s_ptr)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(n):
+        total = tl.sin(total + tl.where(mask, state, 0.0))
+        state = state * 0.5
+    tl.store(y_ptr + lanes, total)
+
+
+UNDEFINED = (
+    undefined_start,
+    undefined_outside,
+    undefined_in_a_branch,
+    undefined_and_unseen,
+)
+
+
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
 @pytest.mark.parametrize("fn", [last_row, row_before])
 def test_a_carried_value_that_no_turn_looks_at(fn: object, turns: int) -> None:
@@ -207,10 +238,10 @@ def test_a_carried_value_that_no_turn_looks_at(fn: object, turns: int) -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 3])
-@pytest.mark.parametrize("fn", [undefined_start, undefined_outside])
+@pytest.mark.parametrize("fn", UNDEFINED)
 def test_undefined_lanes_do_not_meet_what_a_loop_gives(fn: object, turns: int) -> None:
     types = {"x_ptr": "*fp32", "s_ptr": "*fp32", "y_ptr": "*fp32"}
     kernel = frontend.capture(fn, {**types, "n": "i32", "w": "i32"}, {"BLOCK": 16})
     args = {"x_ptr": Draw(1).normal(16), "s_ptr": Draw(2).normal(1)}
-    args["y_ptr"] = torch.zeros(16).double()
+    args["y_ptr"] = torch.zeros(48).double()
     check(kernel, {**args, "n": turns, "w": 11}, (1,))

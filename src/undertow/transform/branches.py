@@ -75,7 +75,9 @@ def _support(
     """
     parts = [_parts(ct) for ct in cts]
     if any(part in local for known in parts for part in known or []):
-        return mask
+        known = [p for p in parts if p is not None]
+        outer = [v for v in known[0] if v not in local and all(v in p for p in known)]
+        return conjunction(s.b, [*outer, mask])  # a loop around may only keep those
     if None not in parts:
         return conjunction(s.b, parts[0] or []) if parts[0] == parts[1] else mask
     condition = s.env[op.operands[0]]

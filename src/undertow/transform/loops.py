@@ -191,7 +191,14 @@ def _last_turn_first(
     named = (*targets.carried, *targets.captured)
     templates = [_template(v, t) for v, t in zip(starts, named, strict=True)]
     supports = [seed and seed.support for seed in active]
+    lazy = [seed is None for seed in active]  # lanes outside of a support hold anything
+    unseen = [*lazy]  # what a turn adds
     number = len(targets.active)
+
+    def given(values: Sequence[Value]) -> list[Cotangent]:
+        parts = zip(values, supports, lazy, strict=False)
+        return [Cotangent(v, m, m is None or not idle) for v, m, idle in parts]
+
     while True:
         with b.region([Value(count.type), *templates]) as block:
             last = b.pointwise("sub", count, one)
@@ -199,26 +206,42 @@ def _last_turn_first(
             scaled = turn if constant(step) == 1 else b.pointwise("mul", turn, step)
             inner = _turn(s, op, b.pointwise("add", lower, scaled), turn)
             recompute(inner, body.ops[:-1])
-            given = zip(targets.active, block.args[1:], supports, strict=False)
-            for k, ct, support in given:
-                inner.add(op.following[k], Cotangent(ct, support))
+            for k, new, ct in zip(
+                targets.active, unseen, given(block.args[1:]), strict=True
+            ):
+                if not new:
+                    inner.add(op.following[k], ct)
             sweep(inner, body.ops[:-1])
-            following = [_following(inner, arg) for arg in targets.carried]
+            following = [
+                _following(inner, arg, support if idle else None)
+                for arg, support, idle in zip(
+                    targets.carried, supports, lazy, strict=True
+                )
+            ]
             totals = _totals(inner, targets, block.args[1 + number :])
             b.emit("yield", [*following, *totals])
         found = [inner.cts.get(arg) for arg in targets.carried]
-        if all(map(_within, found, supports)):
-            break
-        supports = [
-            known if _within(ct, known) else None
-            for ct, known in zip(found, supports, strict=True)
+        kept = [
+            _support(b, ct, block) if new else known if _within(ct, known) else None
+            for ct, known, new in zip(found, supports, unseen, strict=True)
         ]
+        if kept == supports and True not in unseen:
+            break
+        supports, unseen = kept, [False for _ in kept]
     b.loc = op.loc.unnamed
     results = b.loop((zero, count, one), starts, block, op)
-    for k, result, support in zip(targets.active, results, supports, strict=False):
-        s.add(op.initial[k], Cotangent(result, support))
+    for k, ct in zip(targets.active, given(results), strict=True):
+        s.add(op.initial[k], ct)
     _add_totals(s, inner, targets, results[number:], block)
     return True
+
+
+def _support(b: Builder, ct: Cotangent | None, turn: Block) -> Value | None:
+    """What masks from outside of the loop say about the lanes of a cotangent."""
+    if ct is None or ct.support is None:
+        return None
+    local = {*turn.args, *(r for inner in walk(turn) for r in inner.results)}
+    return conjunction(b, [m for m in conjuncts(ct.support) if m not in local])
 
 
 def _within(ct: Cotangent | None, support: Value | None) -> bool:
@@ -262,9 +285,14 @@ def _start(s: State, value: Value, seed: Cotangent | None) -> Value:
     return s.b.const(0.0, s.cotangent_type(value))
 
 
-def _following(inner: State, arg: Value) -> Value:
+def _following(inner: State, arg: Value, given: Value | None) -> Value:
+    """What a turn hands on; nobody looks outside of `given`."""
     ct = inner.cts.get(arg)
-    return clean(inner.b, ct) if ct else inner.b.const(0.0, inner.cotangent_type(arg))
+    return (
+        clean(inner.b, ct, given)
+        if ct
+        else inner.b.const(0.0, inner.cotangent_type(arg))
+    )
 
 
 def _totals(inner: State, targets: Targets, args: Sequence[Value]) -> list[Value]:
@@ -284,10 +312,7 @@ def _add_totals(
     Lanes that no turn adds to are outside of the sum's support, as far as masks from
     outside of the loop say so.
     """
-    local = {*turn.args, *(r for inside in walk(turn) for r in inside.results)}
     for value, total in zip(targets.captured, totals, strict=True):
         ct = inner.cts.get(value)
         if ct is not None:
-            parts = conjuncts(ct.support) if ct.support is not None else []
-            support = conjunction(s.b, [part for part in parts if part not in local])
-            s.add(value, Cotangent(total, support))
+            s.add(value, Cotangent(total, _support(s.b, ct, turn)))
