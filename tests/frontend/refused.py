@@ -57,13 +57,6 @@ def cumsum(x_ptr, y_ptr, n):
 
 
 @triton.jit
-def gather(x_ptr, y_ptr, n):
-    offs = tl.arange(0, 16)
-    x = tl.load(x_ptr + offs)
-    tl.store(y_ptr + offs, tl.gather(x, offs, 0))  # here
-
-
-@triton.jit
 def histogram(x_ptr, y_ptr, n):
     offs = tl.arange(0, 16)
     x = tl.load(x_ptr + offs).to(tl.int32)
@@ -219,7 +212,6 @@ CASES: dict[str, Case] = {
             (float8_dot, "`tl.dot` of 8-bit floats (`f8e5m2`) is not supported"),
             (dot_scaled, "`tl.dot_scaled` is not supported"),
             (cumsum, "`tl.cumsum` and `tl.associative_scan` are not supported yet"),
-            (gather, "`tl.gather` is not supported yet"),
             (histogram, "`tl.histogram` is not supported"),
             (cat, "`tl.cat` is not supported"),
             (reorder, "`can_reorder=True` is not supported"),

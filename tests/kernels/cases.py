@@ -6,6 +6,7 @@ from kernels import (
     other_cases,
     pointwise_cases,
     row_cases,
+    shuffle_cases,
     while_cases,
 )
 from kernels.case import CASES, Case, gelu_tanh
@@ -19,5 +20,6 @@ __all__ = [
     "other_cases",
     "pointwise_cases",
     "row_cases",
+    "shuffle_cases",
     "while_cases",
 ]

@@ -58,6 +58,11 @@ class Draw:
         x = torch.rand(size, generator=self.generator, dtype=torch.float64)
         return self._laid(low + (high - low) * x, stride)
 
+    def distinct(self, rows: int, cols: int) -> Tensor:
+        """Rows of numbers that are an eighth apart, in random order."""
+        order = torch.rand(rows, cols, generator=self.generator).argsort(-1)
+        return (order.double() - cols / 2) / 8 + 1 / 16
+
     def integers(self, *size: int, high: int) -> Tensor:
         return torch.randint(high, size, generator=self.generator)
 

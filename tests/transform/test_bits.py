@@ -57,12 +57,6 @@ def signs(x, o, B: tl.constexpr):
     tl.store(o + i, tl.where(negative, -x_i, x_i))
 
 
-@triton.jit
-def flipped(x, o, B: tl.constexpr):
-    i = tl.arange(0, B)
-    tl.store(o + i, tl.flip(tl.load(x + i), 0))
-
-
 TYPES = {"x": "*fp32", "o": "*fp32"}
 
 
@@ -82,11 +76,6 @@ def test_bits_that_a_loop_carries() -> None:
 def test_rounding_and_comparing_are_piecewise_constant(kernel) -> None:
     (gradient,) = undertow.derive(kernel, TYPES, {"B": 4}).backward.gradients
     assert gradient.of == "x"
-
-
-def test_flip_is_named() -> None:
-    with pytest.raises(undertow.UnsupportedError, match=r"`tl\.flip` of floats"):
-        undertow.derive(flipped, TYPES, {"B": 4})
 
 
 def test_an_output_that_is_only_loaded() -> None:

@@ -95,6 +95,8 @@ class Expressions:
             "transpose": self.transpose,
             "join": lambda op: call("tl.join", *(self.full(v) for v in op.operands)),
             "split": lambda op: call("tl.split", self.full(op.operands[0])),
+            "flip": self.flip,
+            "gather": self.gather,
             "reduce": self.reduce,
             "dot": self.dot,
             "load": self.load,
@@ -328,6 +330,18 @@ class Expressions:
         if order == (1, 0):
             return call("tl.trans", text)
         return call("tl.permute", text, f"({', '.join(map(str, order))})")
+
+    def flip(self, op: Op) -> Text:
+        (value,), axis = op.operands, op.int_attr("axis")
+        if value.tensor_type.dtype != I1:
+            return call("tl.flip", self.full(value), str(axis))
+        level = ATOM if value in self.names else COMPARE
+        bits = call(f"{Text(self.full(value), level).within(ATOM)}.to", "tl.int8")
+        return binary("!=", COMPARE, call("tl.flip", bits.text, str(axis)), Text("0"))
+
+    def gather(self, op: Op) -> Text:
+        texts = [self.full(v) for v in op.operands]
+        return call("tl.gather", *texts, str(op.int_attr("axis")))
 
     def reduce(self, op: Op) -> Text:
         kind, axis = op.str_attr("kind"), op.int_attr("axis")

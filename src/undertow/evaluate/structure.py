@@ -59,6 +59,24 @@ def _split(op: Op) -> Fn:
     return lambda x: (x.select(-1, 0), x.select(-1, -1))
 
 
+def _flip(op: Op) -> Fn:
+    axis = op.int_attr("axis") + 1
+    return lambda x: x.flip(axis)
+
+
+def _gather(op: Op) -> Fn:
+    """An index out of range, which Triton leaves open, takes the nearest element."""
+    axis, source = op.int_attr("axis"), op.operands[0].shape
+    target = op.result.shape
+
+    def gather(x: Tensor, index: Tensor) -> Tensor:
+        programs = max(x.shape[0], index.shape[0])
+        index = index.clamp(0, source[axis] - 1).expand(programs, *target)
+        return x.expand(programs, *source).gather(axis + 1, index.long())
+
+    return gather
+
+
 STRUCTURE: dict[str, Callable[[Op], Fn]] = {
     "broadcast": _broadcast,
     "expand_dims": _expand_dims,
@@ -66,6 +84,8 @@ STRUCTURE: dict[str, Callable[[Op], Fn]] = {
     "transpose": _transpose,
     "join": _join,
     "split": _split,
+    "flip": _flip,
+    "gather": _gather,
 }
 
 

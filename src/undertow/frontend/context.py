@@ -46,6 +46,8 @@ class Lifter:
         self.kernel = kernel
         self.flags: dict[Value, Value] = {}
         """Integers that are 0 or 1, by the boolean that they were made from."""
+        self.shuffled = False
+        """Whether floats that were moved as bits are moved as floats now."""
         self.regions: list[MRegion] = []
         self._names: list[dict[str, Operand]] = [{}]
 

@@ -21,6 +21,7 @@ from undertow.frontend import (
 )
 from undertow.frontend.context import Lifter, Pointer, Row
 from undertow.frontend.refusals import DROPPED, REFUSED, spelling
+from undertow.frontend.shuffles import drop_unused
 from undertow.frontend.ttir import MArg, MFunc, MOp, parse_module
 from undertow.ir import Kernel, Loc, PointerType, Type, Value, scalar, verify
 
@@ -40,6 +41,7 @@ _ATTRIBUTES: dict[str, str] = {
     "tt.reduce": "axis",
     "tt.dot": "inputPrecision maxNumImpreciseAcc",
     "tt.expand_dims": "axis",
+    "tt.gather": "axis efficient_layout",
     "tt.make_range": "start end",
     "tt.trans": "order",
     "tt.reshape": "allow_reorder efficient_layout",
@@ -95,6 +97,8 @@ def lift(
         _lift_op(lifter, op, lift_op)
 
     control.lift_body(lifter, func.region, lift_op)
+    if lifter.shuffled:
+        drop_unused(lifter.builder.block)
     loc = Loc(func.loc.file, func.loc.line, func.loc.column)
     return verify(
         Kernel(func.name, params, lifter.builder.block, loc, dict(constexprs or {}))

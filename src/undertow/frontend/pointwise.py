@@ -5,6 +5,7 @@ from __future__ import annotations
 from undertow.frontend import libdevice
 from undertow.frontend.context import Lifter, Row
 from undertow.frontend.literal import literal
+from undertow.frontend.shuffles import exchanged, reinterpreted
 from undertow.frontend.ttir import MOp
 from undertow.ir import I1, Value
 
@@ -13,7 +14,7 @@ OPCODES: dict[str, str] = {
     "arith.muli": "mul", "arith.mulf": "mul", "arith.negf": "neg",
     "arith.divf": "div", "arith.divsi": "sdiv", "arith.divui": "udiv",
     "arith.remf": "fmod", "arith.remsi": "srem", "arith.remui": "urem",
-    "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
+    "arith.andi": "and", "arith.ori": "or",
     "arith.shli": "shl", "arith.shrsi": "sshr", "arith.shrui": "ushr",
     "arith.maxsi": "smax", "arith.maxui": "umax",
     "arith.minsi": "smin", "arith.minui": "umin",
@@ -89,10 +90,17 @@ def _trunci(lifter: Lifter, op: MOp) -> None:
 
 
 def _bitcast(lifter: Lifter, op: MOp) -> None:
-    (value,) = lifter.values(op)
-    lifter.bind(
-        op, lifter.builder.pure("bitcast", (value,), lifter.tensor(op, op.type))
-    )
+    (value,), type = lifter.values(op), lifter.tensor(op, op.type)
+    moved = reinterpreted(lifter.builder, value, type)
+    lifter.shuffled |= moved is not None
+    lifter.bind(op, moved or lifter.builder.pure("bitcast", (value,), type))
+
+
+def _xor(lifter: Lifter, op: MOp) -> None:
+    b, (left, right) = lifter.builder, lifter.values(op)
+    moved = exchanged(b, left, right)
+    lifter.shuffled |= moved is not None
+    lifter.bind(op, moved or b.pointwise("xor", left, right))
 
 
 def _cmp(lifter: Lifter, op: MOp) -> None:
@@ -176,6 +184,7 @@ ROWS: dict[str, Row] = {
     **{name: _simple(opcode) for name, opcode in OPCODES.items()},
     **{name: _cast(signed) for name, signed in _CASTS.items()},
     "arith.trunci": _trunci,
+    "arith.xori": _xor,
     "arith.bitcast": _bitcast,
     "tt.bitcast": _bitcast,
     "arith.cmpi": _cmp,

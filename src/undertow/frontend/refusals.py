@@ -25,10 +25,6 @@ REFUSED: dict[str, Refusal] = {
         "`tl.cumsum` and `tl.associative_scan` are not supported yet",
         hint="a sum of prefixes can be written as `tl.sum` under a triangular mask",
     ),
-    "tt.gather": Refusal(
-        "`tl.gather` is not supported yet",
-        hint="gather while loading: index the pointer instead",
-    ),
     "tt.histogram": Refusal(
         "`tl.histogram` is not supported",
         "counts are piecewise constant",

@@ -103,6 +103,11 @@ def _split(lifter: Lifter, op: MOp) -> None:
     lifter.bind(op, *lifter.builder.split(value))
 
 
+def _gather(lifter: Lifter, op: MOp) -> None:
+    value, index = lifter.values(op)
+    lifter.bind(op, lifter.builder.gather(value, index, int_attr(op, "axis")))
+
+
 def _unsplat(lifter: Lifter, op: MOp) -> None:
     (value,) = lifter.values(op)
     lifter.bind(op, lifter.builder.reshape(value, ()))
@@ -132,6 +137,7 @@ ROWS: dict[str, Row] = {
     **{name: _move(apply) for name, apply in MOVES.items()},
     "tt.join": _join,
     "tt.split": _split,
+    "tt.gather": _gather,
     "tt.unsplat": _unsplat,
     "tt.make_range": _range,
     "tt.get_program_id": _program("program_id"),

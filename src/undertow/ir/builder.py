@@ -148,6 +148,22 @@ class Builder:
         first = self.pure("split", (value,), type, index=0, count=2)
         return first, self.pure("split", (value,), type, index=1, count=2)
 
+    def flip(self, value: Value, axis: int) -> Value:
+        return self.pure("flip", (value,), value.tensor_type, {"axis": axis})
+
+    def gather(self, value: Value, index: Value, axis: int) -> Value:
+        type = value.tensor_type.with_shape(index.shape)
+        return self.pure("gather", (value, index), type, {"axis": axis})
+
+    def range(self, extent: int, axis: int, shape: tuple[int, ...]) -> Value:
+        """The position along `axis`, whose extent is given, in a tensor of `shape`."""
+        type, attrs = TensorType(I32, (extent,)), {"start": 0, "end": extent}
+        lanes = self.pure("range", (), type, dict[str, Attr](attrs))
+        for other in range(len(shape)):
+            if other != axis:
+                lanes = self.expand_dims(lanes, other)
+        return self.broadcast(lanes, shape)
+
     def reduce(self, value: Value, kind: str, axis: int) -> Value:
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         type = value.tensor_type.with_shape(shape)

@@ -94,6 +94,10 @@ _DEFS = [
     # join(a, b) stacks along a new last axis of extent 2; split takes it apart.
     OpDef("join", "structural", 2, "explicit"),
     OpDef("split", "structural", 1, "explicit"),
+    # flip reverses the order along attr axis.
+    OpDef("flip", "structural", 1, "explicit"),
+    # gather(x, index) takes along attr axis: y[i, j] = x[index[i, j], j] for axis 0.
+    OpDef("gather", "reduction", 2, "explicit"),
     # reduce has attrs kind and axis.
     OpDef("reduce", "reduction", 1, "explicit"),
     # dot(a, b, c) = a @ b + c over the last two axes, attr precision (ieee, tf32, …).

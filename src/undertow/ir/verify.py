@@ -203,6 +203,25 @@ def _split(op: Op, _: OpDef) -> str | None:
     return None if ok else "takes a last axis of extent 2 apart"
 
 
+def _flip(op: Op, _: OpDef) -> str | None:
+    source, axis = op.operands[0].tensor_type, op.int_attr("axis")
+    ok = 0 <= axis < source.rank and op.result.type == source
+    return None if ok else "the result must have the operand's type, and the axis"
+
+
+def _gather(op: Op, _: OpDef) -> str | None:
+    (source, index), axis = (v.tensor_type for v in op.operands), op.int_attr("axis")
+    if not 0 <= axis < source.rank or source.rank != index.rank:
+        return "the operands must have one rank, and the axis"
+    if not index.dtype.is_int:
+        return "the index must be integers"
+    rows = zip(source.shape, index.shape, strict=True)
+    if any(a != b for i, (a, b) in enumerate(rows) if i != axis):
+        return "the operands may only differ in the extent of the axis"
+    expected = source.with_shape(index.shape)
+    return None if op.result.type == expected else f"the result must be {expected}"
+
+
 def _reduce(op: Op, _: OpDef) -> str | None:
     source, axis, kind = (
         op.operands[0].tensor_type,
@@ -300,6 +319,8 @@ _RULES: dict[str, Callable[[Op, OpDef], str | None]] = {
     "transpose": _transpose,
     "join": _join,
     "split": _split,
+    "flip": _flip,
+    "gather": _gather,
     "reduce": _reduce,
     "dot": _dot,
     "load": _memory,

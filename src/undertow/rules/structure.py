@@ -23,6 +23,8 @@ def register(table: Table) -> None:
     table.structural("transpose", _transpose)
     table.structural("join", lambda b, op, cts: b.split(_only(cts)))
     table.structural("split", _split)
+    table.structural("flip", _flip)
+    table.special("gather", "each element sums the cotangents of the lanes it went to")
     table.special("reduce", "by kind: see `reduce_cotangent`")
     table.special("load", "adds to the gradient at the loaded address")
     table.special("store", "reads the output's cotangent at the stored address")
@@ -52,6 +54,10 @@ def _transpose(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
     order = op.tuple_attr("order")
     inverse = tuple(order.index(axis) for axis in range(len(order)))
     return (b.transpose(_only(cts), inverse),)
+
+
+def _flip(b: Builder, op: Op, cts: Cotangents) -> Cotangents:
+    return (b.flip(_only(cts), op.int_attr("axis")),)
 
 
 def _split(b: Builder, op: Op, cts: Cotangents) -> Cotangents:

@@ -259,6 +259,8 @@ def _reshape(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value 
         return b.const(number, type)
     if x.op is not None and x.op.opcode in ("reshape", "expand_dims"):
         return b.reshape(x.op.operands[0], type.shape)
+    if x.op is not None and x.op.opcode == "flip":
+        return _flipped_whole(b, x, type.shape)
     if x.op is not None and x.op.opcode == "broadcast" and not x.op.operands[0].shape:
         return b.broadcast(x.op.operands[0], type.shape)
     return None
@@ -296,6 +298,60 @@ def _transpose(
     return None
 
 
+def _flip(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    x, axis = xs[0], attrs["axis"]
+    assert isinstance(axis, int)
+    inner = _negated(x)
+    if inner is not None:
+        return b.pointwise("neg", b.flip(inner, axis))
+    if x.op is None or constant(x) is not None or not x.op.operands:
+        return x if constant(x) is not None else None
+    source = x.op.operands[0]
+    if x.op.opcode == "flip" and x.op.attrs["axis"] == axis:
+        return source
+    if x.op.opcode == "broadcast" and (not source.shape or source.shape[axis] == 1):
+        return x
+    return None
+
+
+def _flipped_whole(b: Builder, x: Value, shape: tuple[int, ...]) -> Value | None:
+    """Flips along all axes that an axis was split into are one along that axis."""
+    flipped: set[int] = set()
+    source = x
+    while source.op is not None and source.op.opcode == "flip":
+        flipped.add(source.op.int_attr("axis"))
+        source = source.op.operands[0]
+    op = source.op
+    if not flipped or op is None or op.opcode not in ("reshape", "expand_dims"):
+        return None
+    value = op.operands[0]
+    groups = _split_axes(value.shape, source.shape) if value.shape == shape else None
+    for axis, parts in enumerate(groups or ()):
+        wide = {part for part in parts if source.shape[part] > 1}
+        if wide and wide <= flipped:
+            flipped -= wide
+            value = b.flip(value, axis)
+    return value if groups is not None and not flipped else None
+
+
+def _split_axes(
+    whole: tuple[int, ...], parts: tuple[int, ...]
+) -> list[list[int]] | None:
+    """For each axis of `whole` those of `parts` that it was split into, in order."""
+    groups: list[list[int]] = []
+    rest = list(enumerate(parts))
+    for extent in whole:
+        group, size = list[int](), 1
+        while rest and (size < extent or rest[0][1] == 1):
+            index, part = rest.pop(0)
+            group.append(index)
+            size *= part
+        if size != extent:
+            return None
+        groups.append(group)
+    return groups
+
+
 _RULES: dict[str, Rule] = {
     "add": _add,
     "sub": _sub,
@@ -308,6 +364,7 @@ _RULES: dict[str, Rule] = {
     "select": _select,
     "cast": _cast,
     "broadcast": _broadcast,
+    "flip": _flip,
     "reshape": _reshape,
     "expand_dims": _expand_dims,
     "transpose": _transpose,

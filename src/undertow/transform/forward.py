@@ -129,6 +129,9 @@ class _Push:
                 self.tangents[op.result] = b.cast(self.tangents[op.operands[0]], dtype)
             case _ if op.opcode == "reduce":
                 self.reduce(op)
+            case _ if op.opcode == "gather":
+                t, index = self.tangents[op.operands[0]], self.env[op.operands[1]]
+                self.tangents[op.result] = b.gather(t, index, op.int_attr("axis"))
             case _ if op.opcode == "dot":
                 self.dot(op)
             case _:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from undertow.ir import Access, Builder, Op, Value, cotangent_dtype
+from undertow.ir import I32, Access, Builder, Op, Value, cotangent_dtype
 from undertow.rules import reduce_cotangent, widen
 from undertow.transform.cotangents import (
     Cotangent,
@@ -22,6 +23,9 @@ from undertow.transform.masks import (
     without_axis,
 )
 from undertow.transform.sweep import Place, State, refusal
+
+LARGEST = 1 << 20
+"""Triton allows a block no more elements."""
 
 
 def _select(s: State, op: Op, ct: Cotangent) -> None:
@@ -62,6 +66,25 @@ def _reduce(s: State, op: Op, ct: Cotangent) -> None:
     support = ct.support and widen(s.b, ct.support, axis, x.shape)
     is_clean = support is None or (ct.is_clean and kind == "sum")
     s.add(x, Cotangent(value, support, is_clean))
+
+
+def _gather(s: State, op: Op, ct: Cotangent) -> None:
+    """Element j of x sums the lanes whose index is j; triton has no scatter."""
+    b, (x, index), axis = s.b, op.operands, op.int_attr("axis")
+    extent = x.shape[axis]
+    shape = (*op.result.shape[: axis + 1], extent, *op.result.shape[axis + 1 :])
+    if math.prod(shape) > LARGEST:
+        lanes = " x ".join(map(str, shape))
+        raise refusal(s.kernel, op, f"its sums need a block of {lanes} elements")
+    wide = b.broadcast(b.expand_dims(s.env[index], axis + 1), shape)
+    position = b.range(extent, axis + 1, shape)
+    hit = b.pointwise("cmp", b.cast(wide, I32), position, predicate="eq")
+    if ct.support is not None:
+        live = b.broadcast(b.expand_dims(ct.support, axis + 1), shape)
+        hit = b.pointwise("and", hit, live)
+    value = b.broadcast(b.expand_dims(ct.value, axis + 1), shape)
+    kept = b.pointwise("select", hit, value, b.const(0.0, value.tensor_type))
+    s.add(x, Cotangent(b.reduce(kept, "sum", axis), b.reduce(hit, "or", axis)))
 
 
 def _load(s: State, op: Op, ct: Cotangent) -> None:
@@ -143,6 +166,7 @@ SPECIAL: dict[str, Callable[[State, Op, Cotangent], None]] = {
     "reduce": _reduce,
     "load": _load,
     "dot": _dot,
+    "gather": _gather,
 }
 
 

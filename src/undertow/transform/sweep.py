@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -149,31 +147,13 @@ def refusal(kernel: Kernel, op: Op, reason: str) -> UnsupportedError:
     )
 
 
-_SHUFFLES = ("flip", "sort", "topk", "bitonic_merge")
-"""Functions of Triton's library that move floats by computing with their bits."""
-
-
 def bits_refusal(kernel: Kernel, op: Op) -> UnsupportedError:
-    """The error for a float with a derivative that is made from bits.
-
-    The library's function that does it is told by the user's line, where it is known.
-    """
-    line = linecache.getline(op.loc.file, op.loc.line)
-    used = [name for name in _SHUFFLES if re.search(rf"\b{name}\(", line)]
-    reason = "reinterpreted bits have no derivative"
-    if used:
-        return UnsupportedError(
-            f"`tl.{used[0]}` of floats is not differentiated",
-            loc=op.loc,
-            kernel=kernel.name,
-            why=_path(kernel, op, f"it computes with bits; {reason}"),
-            hint="load in the order that is wanted" if used[0] == "flip" else "",
-        )
+    """The error for a float with a derivative that is made from bits."""
     return UnsupportedError(
         "no derivative rule for `.to(…, bitcast=True)`",
         loc=op.loc,
         kernel=kernel.name,
-        why=_path(kernel, op, reason),
+        why=_path(kernel, op, "reinterpreted bits have no derivative"),
         hint="write it in floating-point operations",
     )
 
