@@ -145,18 +145,22 @@ class Expressions:
 
     def full(self, value: Value) -> str:
         """`value` as a tensor of exactly its shape; literals are filled in."""
+        return self.whole(value).text
+
+    def whole(self, value: Value) -> Text:
+        """The same, with how tightly it binds."""
         op = value.op
         if value in self.names or op is None or op.opcode not in ("const", "broadcast"):
-            return self.text(value).text
+            return self.text(value)
         extents, kind = self.extents_of(value.shape), dtype(value.tensor_type.dtype)
         if op.opcode == "const":
             if spelling.is_zero(value) and value.shape:
-                return f"tl.zeros({extents}, {kind})"
-            return f"tl.full({extents}, {self.literal(op).text}, {kind})"
+                return call("tl.zeros", extents, kind)
+            return call("tl.full", extents, self.literal(op).text, kind)
         inner, inner_shape = self.stripped(op.operands[0])
         if not inner_shape:
-            return f"tl.full({extents}, {inner.text}, {kind})"
-        return f"tl.broadcast_to({inner.text}, {extents})"
+            return call("tl.full", extents, inner.text, kind)
+        return call("tl.broadcast_to", inner.text, extents)
 
     def extents_of(self, of: Shape) -> str:
         return shape(tuple(self.extent(n) for n in of)) if of else "()"
@@ -335,8 +339,7 @@ class Expressions:
         (value,), axis = op.operands, op.int_attr("axis")
         if value.tensor_type.dtype != I1:
             return call("tl.flip", self.full(value), str(axis))
-        level = ATOM if value in self.names else COMPARE
-        bits = call(f"{Text(self.full(value), level).within(ATOM)}.to", "tl.int8")
+        bits = call(f"{self.whole(value).within(ATOM)}.to", "tl.int8")
         return binary("!=", COMPARE, call("tl.flip", bits.text, str(axis)), Text("0"))
 
     def gather(self, op: Op) -> Text:

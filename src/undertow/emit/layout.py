@@ -18,14 +18,19 @@ def fits(line: str) -> bool:
 
 
 def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
-    """The lines of ``target expression  # comment``, split in a call if too long."""
+    """The lines of ``target expression  # comment``.
+
+    One that is too long is split in its call, or put in brackets if it is none.
+    """
     line = f"{indent}{target}{expression}{comment}"
     if fits(line):
         return [line]
     opening = expression.find("(")
-    if opening < 0 or not expression.endswith(")"):
-        return [line]
-    closing = closing_of(expression, opening)
+    closing = closing_of(expression, opening) if opening >= 0 else 0
+    if not closing or not expression.endswith(")"):
+        whole = target.endswith(" = ") and fits(f"{indent}    {expression}")
+        opened, inner = f"{indent}{target}(", f"{indent}    {expression}"
+        return [opened, inner, f"{indent}){comment}"] if whole else [line]
     head, tail = expression[: opening + 1], f"{expression[closing:]}{comment}"
     arguments = expression[opening + 1 : closing]
     inner = f"{indent}    {arguments}"
