@@ -25,3 +25,26 @@ def test_what_ends_in_no_call_is_put_in_brackets() -> None:
         lines = wrap("    ", "a_longer_target = ", expression, "")
         assert lines == ["    a_longer_target = (", f"        {expression}", "    )"]
         assert all(len(line) <= WIDTH for line in lines)
+
+
+def test_the_call_of_a_method_is_split_if_what_it_is_called_on_fits() -> None:
+    for value in ("tl.umulhi(a_rather_long_name, another_one_of_them)", f"({LONG})"):
+        lines = wrap("", "target = ", f"{value}.to(tl.int32, bitcast=True)", "  # k:1")
+        assert lines == [
+            f"target = {value}.to(",
+            "    tl.int32, bitcast=True",
+            ")  # k:1",
+        ]
+
+
+def test_brackets_that_are_no_call_get_no_comma() -> None:
+    """It would make them a tuple."""
+    first, second = "a" * 50, "b" * 34
+    lines = wrap("", "target = ", f"({first} + {second}).to(tl.int32)", "")
+    assert lines == ["target = (", f"    {first}", f"    + {second}", ").to(tl.int32)"]
+    long = f"{first}.to(tl.uint32, bitcast=True) // {second}"
+    assert wrap("", "target = ", f"({long}).to(tl.int32)", "") == [
+        "target = (",
+        f"    {long}",
+        ").to(tl.int32)",
+    ]

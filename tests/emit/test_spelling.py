@@ -132,6 +132,77 @@ def test_a_comparison(predicate: str, dtype: str, tmp_path: Path) -> None:
     check(*applied("cmp", dtype, {"predicate": predicate}), tmp_path)
 
 
+READ_UNSIGNED = ["udiv", "urem", "ushr", "umax", "umin", "umulhi", "ult", "uge"]
+
+
+def unsigned(b: Builder, opcode: str, x: Value, y: Value) -> Value:
+    if opcode in OPS:
+        return b.pure(opcode, [x, y], x.tensor_type)
+    type = x.tensor_type.with_dtype(DTYPES["i1"])
+    holds = b.pure("cmp", [x, y], type, {"predicate": opcode})
+    return b.cast(holds, x.tensor_type.dtype)
+
+
+@pytest.mark.parametrize("constant", [5, -7])
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+@pytest.mark.parametrize("opcode", READ_UNSIGNED)
+def test_literals_read_as_unsigned(
+    opcode: str, dtype: str, constant: int, tmp_path: Path
+) -> None:
+    """A literal has no methods; `tl.rand` shifts and multiplies by some."""
+    shift = opcode == "ushr"
+
+    def body(b: Builder, x: Value, y: Value, z: Value, last: Value) -> None:
+        for lanes in (True, False):
+            value = loaded(b, x, lanes=lanes)
+            literal = b.const(constant % 32 if shift else constant, value.tensor_type)
+            stored(b, y, unsigned(b, opcode, value, literal))
+            if not shift:
+                stored(b, z, unsigned(b, opcode, literal, value))
+                stored(b, last, unsigned(b, opcode, literal, literal))
+
+    x = numbers(dtype, 1)
+    x = torch.where(x == 0, 9, x)
+    blank = torch.zeros_like(x)
+    args = {"x": x, "y": blank, "z": blank, "last": blank}
+    check(build(dict.fromkeys(args, f"*{dtype}"), body), args, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+@pytest.mark.parametrize("opcode", READ_UNSIGNED)
+def test_parameters_read_as_unsigned(opcode: str, dtype: str, tmp_path: Path) -> None:
+    """Where they are 1, a launch folds them to a literal."""
+
+    def body(b: Builder, n: Value, x: Value, y: Value) -> None:
+        value = loaded(b, x, lanes=False)
+        less = b.pure("sub", [n, b.const(4, n.tensor_type)], n.tensor_type)
+        total = unsigned(b, opcode, value, n)
+        if opcode != "ushr":
+            other = unsigned(b, opcode, less, value)
+            total = b.pure("add", [total, other], total.tensor_type)
+        stored(b, y, total)
+
+    kernel = build({"n": dtype, "x": f"*{dtype}", "y": f"*{dtype}"}, body)
+    args = {"n": 1, "x": numbers(dtype, 1)[9:], "y": numbers(dtype, 2)}
+    again = recaptured(kernel, emit(kernel), tmp_path, ones=True)
+    same(run(again, args), run(kernel, args))
+
+
+@pytest.mark.parametrize("predicate", ["ult", "sge"])
+def test_a_comparison_of_a_wider_copy(predicate: str, tmp_path: Path) -> None:
+    def body(b: Builder, x: Value, y: Value, z: Value) -> None:
+        wide = b.cast(loaded(b, x), DTYPES["i32"])
+        holds = b.pure(
+            "cmp", [wide, loaded(b, y)], vector("i1"), {"predicate": predicate}
+        )
+        stored(b, z, holds)
+
+    kernel = build({"x": "*i16", "y": "*i32", "z": "*i1"}, body)
+    x, y = numbers("i16", 1), numbers("i32", 2)
+    z = torch.zeros(LANES, dtype=torch.bool)
+    check(kernel, {"x": x, "y": y, "z": z}, tmp_path)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i1", "i32"])
 def test_a_selection(dtype: str, tmp_path: Path) -> None:
     def body(b: Builder, c: Value, x: Value, y: Value, out: Value) -> None:

@@ -7,6 +7,7 @@ from kernels import (
     pointwise_cases,
     row_cases,
     shuffle_cases,
+    tutorial_cases,
     while_cases,
 )
 from kernels.case import CASES, Case, gelu_tanh
@@ -21,5 +22,6 @@ __all__ = [
     "pointwise_cases",
     "row_cases",
     "shuffle_cases",
+    "tutorial_cases",
     "while_cases",
 ]

@@ -15,10 +15,13 @@ from kernels.draw import Draw
 @case("odd", m=37, n=29, k=45)
 @case("even", m=32, n=32, k=32)
 @case("small", m=5, n=3, k=2)
-def matmul(draw: Draw, m: int, n: int, k: int) -> Case:
+def matmul(
+    draw: Draw, m: int, n: int, k: int, tile: tuple[int, int, int] = (16, 16, 16)
+) -> Case:
+    bm, bn, bk = tile
     return Case(
         loops.matmul,
-        (blocks(m, 16) * blocks(n, 16),),
+        (blocks(m, bm) * blocks(n, bn),),
         dict(
             a_ptr=draw.normal(m, k),
             b_ptr=draw.normal(k, n),
@@ -33,7 +36,7 @@ def matmul(draw: Draw, m: int, n: int, k: int) -> Case:
             c_stride_m=n,
             c_stride_n=1,
         ),
-        dict(BM=16, BN=16, BK=16, GROUP=2),
+        dict(BM=bm, BN=bn, BK=bk, GROUP=2),
         ("c_ptr",),
         lambda a, b: F.leaky_relu(a @ b, 0.125),
     )
@@ -41,7 +44,7 @@ def matmul(draw: Draw, m: int, n: int, k: int) -> Case:
 
 @case("padded", rows=5, cols=45)
 @case("full", rows=3, cols=32)
-def layer_norm_in_loops(draw: Draw, rows: int, cols: int) -> Case:
+def layer_norm_in_loops(draw: Draw, rows: int, cols: int, block: int = 16) -> Case:
     eps = 1e-3
     return Case(
         loops.layer_norm,
@@ -55,7 +58,7 @@ def layer_norm_in_loops(draw: Draw, rows: int, cols: int) -> Case:
             n_cols=cols,
             eps=eps,
         ),
-        dict(BLOCK=16),
+        dict(BLOCK=block),
         ("y_ptr",),
         lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b, eps),
     )

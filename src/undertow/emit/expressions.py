@@ -191,14 +191,26 @@ class Expressions:
         of = op.result.tensor_type.dtype
         if op.opcode == "xor" and of == I1 and spelling.is_true(op.operands[1]):
             return self.inverted(op.operands[0], self.shape_of(op))
-        left, right = self.pair(op, of)
         if op.opcode in spelling.UNSIGNED:
-            left, right = (
-                spelling.as_unsigned(left, of),
-                spelling.as_unsigned(right, of),
-            )
+            left, right = self.unsigned(op)
             return spelling.as_signed(binary(symbol, level, left, right), of)
-        return binary(symbol, level, left, right)
+        return binary(symbol, level, *self.pair(op, of))
+
+    def unsigned(self, op: Op) -> list[Text]:
+        """The operands of `op` as unsigned tensors, which Triton broadcasts."""
+        texts = self.spread(op.operands, self.shape_of(op))
+        return list(map(self.as_unsigned, op.operands, texts))
+
+    def as_unsigned(self, value: Value, text: Text) -> Text:
+        """`text`, which spells `value` in its shape or before a broadcast."""
+        of, source = value.tensor_type.dtype, self.inside(value)
+        op = None if source in self.names else source.op
+        if op and op.opcode == "const":
+            if text == self.literal(op):
+                return spelling.unsigned_literal(op.int_attr("value"), of)
+        elif not source.shape and (source.op is None or uniform(source)):
+            return call("tl.cast", text.text, dtype(of, unsigned=True))
+        return spelling.as_unsigned(text, of)
 
     def pair(self, op: Op, target: DType) -> list[Text]:
         """Both operands, without a cast that Triton's type promotion makes anyway."""
@@ -219,8 +231,7 @@ class Expressions:
 
     def implicit(self, value: Value, target: DType) -> Value | None:
         """What is cast to `target`, if arithmetic with `target` casts it too."""
-        while value not in self.names and value.op and value.op.opcode == "broadcast":
-            value = value.op.operands[0]
+        value = self.inside(value)
         if value in self.names or value.op is None or value.op.opcode != "cast":
             return None
         inner = value.op.operands[0]
@@ -233,9 +244,14 @@ class Expressions:
 
     def weak(self, value: Value) -> bool:
         """Whether a value is written as a bare number, whose dtype does not count."""
+        value = self.inside(value)
+        return value.op is not None and value.op.opcode == "const"
+
+    def inside(self, value: Value) -> Value:
+        """`value` without broadcasts that have no variable."""
         while value not in self.names and value.op and value.op.opcode == "broadcast":
             value = value.op.operands[0]
-        return value.op is not None and value.op.opcode == "const"
+        return value
 
     def function(self, op: Op, arguments: list[Text]) -> Text:
         of = op.operands[-1].tensor_type.dtype
@@ -243,7 +259,7 @@ class Expressions:
             return exact
         if op.opcode not in spelling.UNSIGNED:
             return call(spelling.CALLS[op.opcode], *(a.text for a in arguments))
-        unsigned = [spelling.as_unsigned(a, of).text for a in arguments]
+        unsigned = [text.text for text in self.unsigned(op)]
         return spelling.as_signed(call(spelling.CALLS[op.opcode], *unsigned), of)
 
     def test(self, op: Op) -> Text:
@@ -254,7 +270,8 @@ class Expressions:
 
     def comparison(self, op: Op, predicate: str) -> Text:
         of = op.operands[0].tensor_type.dtype
-        a, b = self.pair(op, of)
+        reads_unsigned = of.is_int and predicate.startswith("u")
+        a, b = self.unsigned(op) if reads_unsigned else self.pair(op, of)
         return spelling.compare(predicate, of, a, b)
 
     def inverted(self, condition: Value, shape: Shape | None = None) -> Text:
@@ -282,7 +299,7 @@ class Expressions:
         if target == I1 and source.is_int:  # the lowest bit
             return binary("!=", COMPARE, binary("&", AND, text, Text("1")), Text("0"))
         if not signed and source.is_int and source != I1:
-            inner = spelling.as_unsigned(text, source).text
+            inner = self.as_unsigned(value, text).text
             return call(f"{inner}.to", dtype(target))
         if not signed and source.is_float and target.is_int and target != I1:
             inner = call(f"{text.within(ATOM)}.to", dtype(target, unsigned=True))
@@ -348,7 +365,7 @@ class Expressions:
 
     def reduce(self, op: Op) -> Text:
         kind, axis = op.str_attr("kind"), op.int_attr("axis")
-        function = _REDUCE.get(kind)
+        function = spelling.REDUCTIONS.get(kind)
         text = self.full(op.operands[0])
         if kind in ("umax", "umin"):
             of = op.result.tensor_type.dtype
@@ -394,15 +411,3 @@ class Expressions:
         if access.other is not None:
             arguments.append(f"other={self.stripped(access.other)[0].text}")
         return call("tl.load", *arguments, *spelling.hints(op))
-
-
-_REDUCE = {
-    "sum": "tl.sum",
-    "max": "tl.max",
-    "min": "tl.min",
-    "smax": "tl.max",
-    "smin": "tl.min",
-    "argmax": "tl.argmax",
-    "argmin": "tl.argmin",
-    "xor": "tl.xor_sum",
-}

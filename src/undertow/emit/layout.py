@@ -20,7 +20,8 @@ def fits(line: str) -> bool:
 def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
     """The lines of ``target expression  # comment``.
 
-    One that is too long is split in its call, or put in brackets if it is none.
+    One that is too long is split in its last call if what stands before it fits, else
+    in its first brackets, or put in brackets if it ends in none.
     """
     line = f"{indent}{target}{expression}{comment}"
     if fits(line):
@@ -31,16 +32,22 @@ def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
         whole = target.endswith(" = ") and fits(f"{indent}    {expression}")
         opened, inner = f"{indent}{target}(", f"{indent}    {expression}"
         return [opened, inner, f"{indent}){comment}"] if whole else [line]
+    last = opening_of(expression)
+    if last > closing and fits(f"{indent}{target}{expression[: last + 1]}"):
+        opening, closing = last, len(expression) - 1
     head, tail = expression[: opening + 1], f"{expression[closing:]}{comment}"
     arguments = expression[opening + 1 : closing]
     inner = f"{indent}    {arguments}"
     if fits(inner):
         return [f"{indent}{target}{head}", inner, f"{indent}{tail}"]
-    parts = [
-        line
-        for part in arguments_of(arguments)
-        for line in _argument(f"{indent}    ", part)
-    ]
+    if not opening:  # a comma would make it a tuple
+        parts = [f"{indent}    {term}" for term in _terms(arguments)]
+    else:
+        parts = [
+            line
+            for part in arguments_of(arguments)
+            for line in _argument(f"{indent}    ", part)
+        ]
     return [f"{indent}{target}{head}", *parts, f"{indent}{tail}"]
 
 
@@ -54,14 +61,29 @@ def closing_of(text: str, opening: int) -> int:
     raise ValueError(f"unbalanced brackets in {text!r}")
 
 
+def opening_of(text: str) -> int:
+    """The position of the bracket that the last character closes."""
+    depth = 0
+    for position in reversed(range(len(text))):
+        depth += (text[position] in ")]") - (text[position] in "([")
+        if depth == 0:
+            return position
+    raise ValueError(f"unbalanced brackets in {text!r}")
+
+
 def _argument(indent: str, part: str) -> list[str]:
     """An argument on its own lines; a sum is split before its signs."""
     if fits(f"{indent}{part},"):
         return [f"{indent}{part},"]
-    terms = _split(
-        part, lambda position: part[position : position + 3] in (" + ", " - ")
-    )
+    terms = _terms(part)
     return [*(f"{indent}{term}" for term in terms[:-1]), f"{indent}{terms[-1]},"]
+
+
+def _terms(text: str) -> list[str]:
+    """The terms of a sum, each but the first with its sign."""
+    return _split(
+        text, lambda position: text[position : position + 3] in (" + ", " - ")
+    )
 
 
 def arguments_of(text: str) -> list[str]:

@@ -54,12 +54,32 @@ INVERSE: dict[str, str] = {
 """Predicates of integers that hold where the other one does not."""
 
 
+REDUCTIONS: dict[str, str] = {
+    "sum": "tl.sum",
+    "max": "tl.max",
+    "min": "tl.min",
+    "smax": "tl.max",
+    "smin": "tl.min",
+    "argmax": "tl.argmax",
+    "argmin": "tl.argmin",
+    "xor": "tl.xor_sum",
+}
+"""Kinds of `reduce` for which `tl` has a function."""
+
+
 def as_unsigned(text: Text, of: DType) -> Text:
+    """A tensor of integers, read as unsigned."""
     return call(f"{text.within(0)}.to", dtype(of, unsigned=True), "bitcast=True")
 
 
 def as_signed(text: Text, of: DType) -> Text:
+    """A tensor of unsigned integers, read as signed."""
     return call(f"{text.within(0)}.to", dtype(of), "bitcast=True")
+
+
+def unsigned_literal(number: int, of: DType) -> Text:
+    """A literal has no methods, and its sign says which type Triton gives it."""
+    return call("tl.full", "()", str(number % 2**of.bits), dtype(of, unsigned=True))
 
 
 def rounded(opcode: str, arguments: Sequence[Text]) -> Text | None:
@@ -74,10 +94,11 @@ def rounded(opcode: str, arguments: Sequence[Text]) -> Text | None:
 
 
 def compare(predicate: str, of: DType, a: Text, b: Text) -> Text:
-    """A comparison; one that Python cannot write is built from those it can."""
+    """A comparison; one that Python cannot write is built from those it can.
+
+    Integers that are compared as unsigned are given as such.
+    """
     if of.is_int:
-        if predicate.startswith("u"):
-            a, b = as_unsigned(a, of), as_unsigned(b, of)
         return binary(COMPARISONS[predicate], COMPARE, a, b)
     if predicate == "une" or (predicate in COMPARISONS and predicate[0] == "o"):
         return binary(COMPARISONS[predicate], COMPARE, a, b)
