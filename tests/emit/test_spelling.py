@@ -188,6 +188,28 @@ def test_parameters_read_as_unsigned(opcode: str, dtype: str, tmp_path: Path) ->
     same(run(again, args), run(kernel, args))
 
 
+@pytest.mark.parametrize("negated", [False, True])
+def test_a_wider_copy_and_a_parameter(negated: bool, tmp_path: Path) -> None:
+    """Where it is 1 Triton takes it for a number, which widens nothing."""
+
+    def body(b: Builder, n: Value, x: Value, y: Value) -> None:
+        value = loaded(b, x, lanes=False)
+        twice = b.pure("xor", [value, value], value.tensor_type)
+        value = b.pure("or", [value, twice], value.tensor_type)
+        stored(b, x, value)
+        wide = b.cast(value, DTYPES["i32"])
+        if negated:
+            n = b.pure("sub", [n, b.const(3, n.tensor_type)], n.tensor_type)
+            wide = b.pure("neg", [wide], wide.tensor_type)
+        stored(b, y, b.pure("add", [wide, n], wide.tensor_type))
+
+    kernel = build({"n": "i32", "x": "*i16", "y": "*i32"}, body)
+    x = torch.full((LANES,), 2**15 - 1, dtype=torch.int16)
+    args = {"n": 1, "x": x, "y": torch.zeros(LANES, dtype=torch.int32)}
+    again = recaptured(kernel, emit(kernel), tmp_path, ones=True)
+    same(run(again, args), run(kernel, args))
+
+
 @pytest.mark.parametrize("predicate", ["ult", "sge"])
 def test_a_comparison_of_a_wider_copy(predicate: str, tmp_path: Path) -> None:
     def body(b: Builder, x: Value, y: Value, z: Value) -> None:

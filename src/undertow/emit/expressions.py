@@ -9,6 +9,7 @@ from functools import cached_property
 
 from undertow.analysis.addresses import uniform
 from undertow.emit import spelling
+from undertow.emit.promotion import PROMOTING, foldable, implicit, inside, weak
 from undertow.emit.text import (
     AND,
     ATOM,
@@ -27,8 +28,6 @@ from undertow.emit.text import (
     shortest,
 )
 from undertow.ir import F32, F64, I1, I32, Access, DType, Op, Value
-
-PROMOTING = ("add", "sub", "mul", "div", "cmp")
 
 
 @dataclass
@@ -203,7 +202,7 @@ class Expressions:
 
     def as_unsigned(self, value: Value, text: Text) -> Text:
         """`text`, which spells `value` in its shape or before a broadcast."""
-        of, source = value.tensor_type.dtype, self.inside(value)
+        of, source = value.tensor_type.dtype, inside(value, self.names)
         op = None if source in self.names else source.op
         if op and op.opcode == "const":
             if text == self.literal(op):
@@ -216,42 +215,18 @@ class Expressions:
         """Both operands, without a cast that Triton's type promotion makes anyway."""
         promoting = op.opcode in PROMOTING
         for index, value in enumerate(op.operands if promoting else ()):
-            inner = self.implicit(value, target)
+            inner = implicit(value, target, self.names)
             other = op.operands[1 - index]
             if (
                 inner is None
-                or self.weak(other)
-                or self.implicit(other, target) is not None
+                or foldable(other, self.names)
+                or implicit(other, target, self.names) is not None
             ):
                 continue
             pair = [other, other]
             pair[index] = inner
             return self.spread(pair, self.shape_of(op))
         return self.spread(op.operands, self.shape_of(op))
-
-    def implicit(self, value: Value, target: DType) -> Value | None:
-        """What is cast to `target`, if arithmetic with `target` casts it too."""
-        value = self.inside(value)
-        if value in self.names or value.op is None or value.op.opcode != "cast":
-            return None
-        inner = value.op.operands[0]
-        source = inner.tensor_type.dtype
-        if target.is_int and source.bits >= target.bits:
-            return None
-        if source.is_int and source != I1 and value.op.attrs.get("signed", True):
-            return inner
-        return inner if source.is_float and source.bits < target.bits else None
-
-    def weak(self, value: Value) -> bool:
-        """Whether a value is written as a bare number, whose dtype does not count."""
-        value = self.inside(value)
-        return value.op is not None and value.op.opcode == "const"
-
-    def inside(self, value: Value) -> Value:
-        """`value` without broadcasts that have no variable."""
-        while value not in self.names and value.op and value.op.opcode == "broadcast":
-            value = value.op.operands[0]
-        return value
 
     def function(self, op: Op, arguments: list[Text]) -> Text:
         of = op.operands[-1].tensor_type.dtype
@@ -287,7 +262,9 @@ class Expressions:
     def select(self, op: Op) -> Text:
         texts = [t.text for t in self.spread(op.operands, op.result.shape)]
         of = op.result.tensor_type.dtype
-        if of not in (F32, I32, I1) and all(map(self.weak, op.operands[1:])):
+        if of not in (F32, I32, I1) and all(
+            weak(v, self.names) for v in op.operands[1:]
+        ):
             texts[1] = f"tl.full((), {texts[1]}, {dtype(of)})"
         return call("tl.where", *texts)
 
