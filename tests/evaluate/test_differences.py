@@ -81,3 +81,26 @@ def test_every_float_has_a_tolerance_and_a_reason() -> None:
     floats = {name for name, dtype in DTYPES.items() if dtype.is_float}
     assert floats == set(TOLERANCES) - {"difference"}
     assert all(t.reason and 0 < t.atol <= t.rtol for t in TOLERANCES.values())
+
+
+# y[0] = x[0], y[1] = -inf, y[2] = 1e12
+CONSTANTS = """kernel constants(%x_ptr: ptr<f64>, %y_ptr: ptr<f64>) {
+  %x = load(%x_ptr) : f64
+  store(%y_ptr, %x)
+  %one = const() <value=1> : i32
+  %low = const() <value=-inf> : f64
+  store(%y_ptr, %low, %one)
+  %two = const() <value=2> : i32
+  %high = const() <value=1000000000000.0> : f64
+  store(%y_ptr, %high, %two)
+}"""
+
+
+def test_outputs_that_do_not_move_do_not_count() -> None:
+    x, y = torch.randn(1).double(), torch.zeros(3).double()
+    ct = torch.tensor([2.0, 3.0, 5.0])
+    args = {"x_ptr": x, "y_ptr": y}
+    got = finite_differences(kernel(CONSTANTS), args, (1,), ["x_ptr"], {"y_ptr": ct})
+    torch.testing.assert_close(
+        got["x_ptr"], torch.tensor([2.0]).double(), rtol=1e-9, atol=0
+    )

@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from undertow import LaunchError, UndertowError, derive, differentiable
 from undertow.runtime.arguments import launch_options
@@ -34,6 +35,19 @@ def squared(x_ptr, y_ptr, BLOCK: tl.constexpr):
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs)
     tl.store(y_ptr + offs, x * x)
+
+
+@differentiable
+@triton.jit
+def described(x_desc, y_desc, BLOCK: tl.constexpr):
+    y_desc.store([0, 0], x_desc.load([0, 0]) * 2.0)
+
+
+@differentiable
+@triton.jit
+def of_pair(pair, y_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(y_ptr + offs, tl.load(pair[0] + offs) * tl.load(pair[1] + offs))
 
 
 @differentiable
@@ -153,3 +167,15 @@ def test_a_step_that_is_an_argument_counts_upwards(step: int):
         strided_turns[(1,)](x, y, 2, step, BLOCK=N)
     assert "range(T, 0, step)" in str(caught.value)
     assert y.eq(-1).all()  # nothing was launched
+
+
+def test_tensors_inside_of_arguments():
+    """Their gradients would be lost without a word."""
+    x, y = torch.ones(N, N), torch.zeros(N, N)
+    for grad in (False, True):  # a kernel of CPU tensors is never left to Triton
+        x.requires_grad_(grad)
+        pair = [TensorDescriptor.from_tensor(t, [N, N]) for t in (x, y)]
+        with pytest.raises(LaunchError, match="cannot take `x_desc` of type `TensorDe"):
+            described[(1,)](*pair, BLOCK=N)
+        with pytest.raises(LaunchError, match="takes no tuple at run time"):
+            of_pair[(1,)]((x, x), y, BLOCK=N)

@@ -111,21 +111,31 @@ class _Loss:
         return argument.detach()
 
     def slope(self, directions: Mapping[str, Tensor], h: float) -> float:
-        return (self.at(directions, h) - self.at(directions, -h)) / (2 * h)
+        """The slope, from the difference of each element: the sums may be huge.
 
-    def at(self, directions: Mapping[str, Tensor], h: float) -> float:
+        An element that does not move has no slope, whatever it is.
+        """
+        high, low = self.at(directions, h), self.at(directions, -h)
+        total = 0.0
+        for name, cotangent in self.cotangents.items():
+            moved = torch.where(high[name] == low[name], 0.0, high[name] - low[name])
+            total += float((moved * cotangent.to(torch.float64)).sum())
+        return total / (2 * h)
+
+    def at(self, directions: Mapping[str, Tensor], h: float) -> dict[str, Tensor]:
+        """The outputs at a step along `directions`."""
         args = copied(self.args, torch.float64)
         for name, direction in directions.items():
             moved = args[name]
             assert isinstance(moved, Tensor)
             moved.add_(direction, alpha=h)
         self.program(args, self.grid)
-        total = 0.0
-        for name, cotangent in self.cotangents.items():
+        outputs: dict[str, Tensor] = {}
+        for name in self.cotangents:
             output = args[name]
             assert isinstance(output, Tensor)
-            total += float((output * cotangent.to(torch.float64)).sum())
-        return total
+            outputs[name] = output
+        return outputs
 
 
 def _indices(shape: torch.Size) -> Iterator[tuple[int, ...]]:

@@ -6,7 +6,7 @@ import difflib
 import functools
 import operator
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,6 +218,17 @@ def _is_constant(value: Any) -> bool:
     """Objects that Triton folds into the kernel wherever they are passed."""
     names = ("dtype", "constexpr", "JITFunction")
     return isinstance(value, str) or type(value).__name__ in names
+
+
+def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
+    """The tensors that a kernel can reach: arguments, in tuples and descriptors too."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from tensors_in(value)  # pyright: ignore[reportUnknownArgumentType]
+        elif type(value).__name__ == "TensorDescriptor":
+            yield value.base
 
 
 def grid_extents(

@@ -15,7 +15,14 @@ from torch.autograd import forward_ad
 from undertow import frontend
 from undertow.errors import IRError, LaunchError, UndertowError
 from undertow.runtime import autograd
-from undertow.runtime.arguments import Binder, Grid, Key, Values, grid_extents
+from undertow.runtime.arguments import (
+    Binder,
+    Grid,
+    Key,
+    Values,
+    grid_extents,
+    tensors_in,
+)
 from undertow.runtime.call import Call
 from undertow.runtime.derivation import capture
 from undertow.runtime.specialisation import LOCK, Specialisation, run_on_cpu
@@ -156,7 +163,7 @@ class Differentiable:
         values: Values,
     ) -> Any:
         """Launches a kernel that was not captured, if no gradient is needed."""
-        tensors = [v for v in values if isinstance(v, Tensor)]
+        tensors = list(tensors_in(values))
         if _recording(tensors) or not _on_gpu(values, tensors):
             raise copy.copy(error)  # the one kept must not hold this call's frames
         return self.fn.run(*args, grid=grid, warmup=False, **kwargs)
@@ -166,7 +173,7 @@ class Differentiable:
     ) -> Any:
         """Launches in Triton's interpreter."""
         arguments = (*args, *kwargs.values())
-        if _recording([v for v in arguments if isinstance(v, Tensor)]):
+        if _recording(list(tensors_in(arguments))):
             frontend.unwrap(self.fn)  # raises, and says why there is nothing to derive
         return self.fn.run(*args, grid=grid, warmup=False, **kwargs)
 
@@ -209,7 +216,7 @@ def _on_gpu(values: Values, tensors: Sequence[Tensor]) -> bool:
         if tensor.is_cuda:
             return True
     others = [v for v in values if isinstance(v, Tensor)]
-    return not others or any(t.is_cuda for t in others)
+    return any(t.is_cuda for t in others) or not (others or tensors)
 
 
 def _recording(tensors: Sequence[Tensor]) -> bool:
