@@ -7,7 +7,7 @@ SEED ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint format docs fuzz triton-matrix bench-overhead bench-derive clean
+.PHONY: demo test check lint format docs fuzz triton-matrix bench-overhead bench-derive bench-coverage clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -45,6 +45,9 @@ bench-overhead: $(VENV)/.test
 bench-derive: $(VENV)/.test
 	$(BIN)/python benchmarks/derive_time.py
 
+bench-coverage: $(VENV)/.peers
+	$(BIN)/python -m benchmarks.coverage
+
 clean:
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache
@@ -64,6 +67,9 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/pip
 
 $(VENV)/.test: pyproject.toml | $(BIN)/pip
 	$(call install,demo$(comma)test,demo test)
+
+$(VENV)/.peers: pyproject.toml | $(BIN)/pip
+	$(call install,demo$(comma)test$(comma)peers,demo test peers)
 
 $(VENV)/.check: pyproject.toml | $(BIN)/pip
 	$(call install,demo$(comma)test$(comma)lint$(comma)docs,demo test check)
