@@ -16,8 +16,9 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
-from benchmarks.coverage.launches import qualified
 from triton.runtime.jit import JITFunction
+
+from benchmarks.coverage.launches import qualified
 
 
 def census(package: str, skipped: tuple[str, ...] = ()) -> set[str]:

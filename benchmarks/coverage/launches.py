@@ -11,21 +11,30 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import torch
-from benchmarks.coverage.workloads import Workload
 from torch import Tensor
 from triton.runtime.jit import JITFunction
 
 import undertow
+from benchmarks.coverage.interpreted import interpret
+from benchmarks.coverage.workloads import Workload
 from undertow.check.launch import copies
 from undertow.errors import UndertowError
 from undertow.runtime.arguments import grid_extents
+
+_EMPTY = (
+    (torch, "empty"),
+    (torch, "empty_like"),
+    (torch, "empty_strided"),
+    (Tensor, "new_empty"),
+)
+"""What gives memory with anything in it."""
 
 
 @dataclass
@@ -73,6 +82,7 @@ class Recorder:
         self.work, self.derived = work, derived
         self.launches: list[Launch] = []
         self._known: dict[Any, Any] = {}
+        self._busy = False
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
@@ -83,6 +93,9 @@ class Recorder:
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(JITFunction, "run", run))
+            for owner, name in _EMPTY:
+                empty = self._zeroed(getattr(owner, name))
+                stack.enter_context(mock.patch.object(owner, name, empty))
             if self.derived:
                 stack.enter_context(_entered_functions())
             yield self
@@ -98,13 +111,23 @@ class Recorder:
         self.launches.append(launch)
         kernel = self._known.setdefault(fn, undertow.differentiable(fn))
         launch.passive = not (self.derived and torch.is_grad_enabled())
+        self._busy = True
         with mock.patch.object(Tensor, "is_cuda", False):  # it may have been told so
             if launch.passive:
-                with torch.no_grad():
-                    kernel[extents](**values)
+                _execute(kernel, extents, values)
             else:
                 self._follow(launch, kernel, values)
+        self._busy = False
         launch.executed = True
+
+    def _zeroed(self, empty: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """A library's buffers start with zeros, so that two runs are alike."""
+
+        def zeroed(*args: Any, **kwargs: Any) -> Tensor:
+            made = empty(*args, **kwargs)
+            return made if self._busy else made.zero_()
+
+        return zeroed
 
     def _follow(self, launch: Launch, kernel: Any, values: dict[str, Any]) -> None:
         tensors = {n: v for n, v in values.items() if isinstance(v, Tensor)}
@@ -113,9 +136,11 @@ class Recorder:
         try:
             kernel[launch.grid](**values)
         except UndertowError as error:
-            with torch.no_grad():
-                kernel[launch.grid](**values)
             launch.error = error
+            _execute(kernel, launch.grid, values)
+            for name, tensor in tensors.items():
+                if tensor.is_floating_point() and not tensor.requires_grad:
+                    _go_on(tensor, launch.values[name])
             return
         for name, tensor in tensors.items():
             if tensor._version != before[name] and tensor.requires_grad:
@@ -136,6 +161,28 @@ class Recorder:
                 if name in values:
                     values[name] = torch.empty_like(values[name])
         return {n: values[n] for n in fn.arg_names}
+
+
+def _execute(kernel: Any, grid: tuple[int, int, int], values: dict[str, Any]) -> None:
+    """Launches without gradients, in Triton's interpreter if there is no other way.
+
+    Raises:
+        UndertowError: that is no way either.
+    """
+    try:
+        with torch.no_grad():
+            kernel[grid](**values)
+    except UndertowError as error:
+        try:
+            interpret(kernel.fn, grid, values)
+        except RuntimeError as other:
+            raise error from other
+
+
+def _go_on(tensor: Tensor, before: Tensor) -> None:
+    """Lets what follows see that an output would have needed a gradient."""
+    if not torch.equal(tensor, before):
+        tensor.add_(torch.zeros((), dtype=tensor.dtype, requires_grad=True))
 
 
 def _when_reached(tensor: Tensor, launch: Launch, name: str) -> None:

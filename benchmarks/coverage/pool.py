@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
+
 from benchmarks.coverage.verdict import CRASH, Finding, findings
 from benchmarks.coverage.workloads import WORKLOADS
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from benchmarks.coverage.inputs import Inputs
 from benchmarks.coverage.launches import Launch, Recorder
 from benchmarks.coverage.machine import stand_in
 from benchmarks.coverage.workloads import Workload
-from torch import Tensor
-
 from undertow.check.compare import Difference, described, difference
 from undertow.check.example import Example
 from undertow.check.launch import Subject, subject
@@ -35,6 +35,9 @@ NO_GRADIENT = "no gradient"
 """Of a kernel that only works on integers, masks or metadata: it does not count."""
 
 AGREES = "agrees"
+
+_BACKWARD = re.compile(r"_(bwd|backward)")
+"""Names of kernels that compute gradients, some of them in the forward."""
 
 _HALF = re.compile(r"(?<![%\w\"])(bf16|f16)\b")
 
@@ -88,9 +91,11 @@ def _counts(launch: Launch, whole: bool) -> bool:
 
     Behind a launch that has no derivative it cannot be seen what would have needed one.
     """
+    if launch.passive or _BACKWARD.search(launch.fn.__name__):
+        return False
     if launch.error is not None:
         return True
-    return not launch.passive and (not whole or bool(launch.wrt and launch.reached))
+    return bool(launch.wrt) and (bool(launch.reached) or not whole)
 
 
 def _key(launch: Launch) -> object:
@@ -148,6 +153,17 @@ class Run:
                 self.failed = f"not run: {_first(error)}"
         self.forward = recorder.launches[:count]
         self.backward = recorder.launches[count:]
+
+    @property
+    def least(self) -> torch.dtype:
+        """The dtype of floats that kernels were given with the fewest bits."""
+        dtypes = {
+            value.dtype
+            for launch in (*self.forward, *self.backward)
+            for value in launch.values.values()
+            if isinstance(value, Tensor) and value.is_floating_point()
+        }
+        return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
 
     @property
     def whole(self) -> bool:
@@ -225,12 +241,15 @@ def compared(derived: Run, own: Run) -> str:
     if not derived.whole:
         return ""
     found: list[Difference] = []
+    dtype = own.least
     for index, (got, want) in enumerate(
         zip(derived.gradients, own.gradients, strict=True)
     ):
         if want is None:
             continue
         got = torch.zeros_like(want) if got is None else got
-        found.append(difference(f"input {index}", got, want, want.dtype))
+        found.append(difference(f"input {index}", got, want, dtype))
+    if not found:
+        return ""
     wrong = [d for d in found if d.wrong]
     return described(wrong[0]) if wrong else AGREES

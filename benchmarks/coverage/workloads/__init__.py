@@ -13,17 +13,40 @@ Call = Callable[[Inputs], Any]
 
 PEERS = {
     "liger": "liger_kernel",
+    "cce": "cut_cross_entropy",
+    "fla": "fla",
 }
-"""The module of this package that has a library's workloads, and what it imports."""
+"""The packages of the libraries, by how they are called here."""
 
-DISTRIBUTIONS = ("liger-kernel",)
+MODULES = {"liger": ("liger",), "cce": ("cce",), "fla": ("fla", "fla_ops")}
+"""The modules of this package with the workloads of each library."""
 
-SKIPPED = ("liger_kernel.ops.backends._ascend",)
+DISTRIBUTIONS = ("liger-kernel", "cut-cross-entropy", "fla-core")
+
+SKIPPED = (
+    "liger_kernel.ops.backends._ascend",
+    *(
+        f"fla.{module}"
+        for module in (
+            "modules.activations.triton_ascend",
+            "modules.grpo.triton_ascend",
+            "ops.attnres.backends",
+            "ops.kda.backends",
+            "ops.simple_gla.backends",
+        )
+    ),
+)
 """Modules of kernels for other machines."""
 
 WITHOUT = frozenset(
     {
         "liger_kernel.ops.mlp._swiglu_kernel_forward_inference",
+        "fla.ops.cp.chunk_fwd.chunk_cp_fwd_kernel_h",  # on several devices
+        "fla.ops.gsa.fused_recurrent.fused_recurrent_gsa_inference_kernel",
+        "fla.ops.log_linear_attn.chunk.copy_input_kernel",  # between two calls
+        "fla.ops.log_linear_attn.chunk.copy_last_chunk_kernel",
+        "fla.ops.path_attn.prepare_k_cache.parallel_path_fwd_kernel_prepare_k_cache",
+        "fla.ops.utils.op.exp",  # a helper
     }
 )
 """Kernels that stand beside a backward but are launched only where no gradient is."""
@@ -75,4 +98,5 @@ def workload(library: str) -> Callable[..., Callable[[Call], Call]]:
 def load(libraries: list[str]) -> None:
     """Imports the workloads of `libraries`, and with them the libraries."""
     for library in libraries:
-        importlib.import_module(f"benchmarks.coverage.workloads.{library}")
+        for module in MODULES[library]:
+            importlib.import_module(f"{__name__}.{module}")

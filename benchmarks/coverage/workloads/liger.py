@@ -7,8 +7,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-from benchmarks.coverage.inputs import Inputs
-from benchmarks.coverage.workloads import workload
 from liger_kernel import ops
 from liger_kernel.ops import grpo_loss as grpo
 from liger_kernel.ops import mhc
@@ -23,6 +21,9 @@ from liger_kernel.ops.fused_moe import LigerFusedMoEFunction
 from liger_kernel.ops.grpo_loss import GrpoLossFunction
 from liger_kernel.ops.vocab_parallel_cross_entropy import LigerVocabParallelCEFunction
 from torch import Tensor
+
+from benchmarks.coverage.inputs import Inputs
+from benchmarks.coverage.workloads import workload
 
 liger = workload("liger")
 ROWS, COLS = 5, 37
