@@ -49,6 +49,7 @@ class Launch:
         reached: outputs that a cotangent arrived at.
         error: why it has no derivative, if it has none.
         executed: whether it came to its end.
+        interpreted: whether Triton's interpreter executed it.
         passive: whether it was made where the library records no gradients.
     """
 
@@ -59,6 +60,7 @@ class Launch:
     reached: set[str] = field(default_factory=set)
     error: UndertowError | None = None
     executed: bool = False
+    interpreted: bool = False
     passive: bool = False
 
     @property
@@ -67,7 +69,10 @@ class Launch:
 
 
 def qualified(fn: Any) -> str:
-    return f"{fn.__module__}.{fn.__name__}"
+    """The module and name of a kernel; FlagGems writes some into modules of its own."""
+    generated = fn.__module__.startswith("_gen_module")
+    module = "flag_gems.generated" if generated else fn.__module__
+    return f"{module}.{fn.__name__}"
 
 
 class Recorder:
@@ -114,7 +119,7 @@ class Recorder:
         self._busy = True
         with mock.patch.object(Tensor, "is_cuda", False):  # it may have been told so
             if launch.passive:
-                _execute(kernel, extents, values)
+                launch.interpreted = _execute(kernel, extents, values)
             else:
                 self._follow(launch, kernel, values)
         self._busy = False
@@ -137,7 +142,7 @@ class Recorder:
             kernel[launch.grid](**values)
         except UndertowError as error:
             launch.error = error
-            _execute(kernel, launch.grid, values)
+            launch.interpreted = _execute(kernel, launch.grid, values)
             for name, tensor in tensors.items():
                 if tensor.is_floating_point() and not tensor.requires_grad:
                     _go_on(tensor, launch.values[name])
@@ -160,11 +165,22 @@ class Recorder:
             for name in self.work.apart:
                 if name in values:
                     values[name] = torch.empty_like(values[name])
-        return {n: values[n] for n in fn.arg_names}
+        return {n: _seen(values[n]) for n in fn.arg_names}
 
 
-def _execute(kernel: Any, grid: tuple[int, int, int], values: dict[str, Any]) -> None:
+def _seen(value: Any) -> Any:
+    """A buffer that a library describes by a base, sizes and strides, as a tensor."""
+    if type(value).__name__ != "StridedBuffer":
+        return value
+    base, start = value._base, value._base.storage_offset() + value.offset
+    return base.as_strided(value.shape, value._strides, start)
+
+
+def _execute(kernel: Any, grid: tuple[int, int, int], values: dict[str, Any]) -> bool:
     """Launches without gradients, in Triton's interpreter if there is no other way.
+
+    Returns:
+        Whether it was the interpreter.
 
     Raises:
         UndertowError: that is no way either.
@@ -177,6 +193,8 @@ def _execute(kernel: Any, grid: tuple[int, int, int], values: dict[str, Any]) ->
             interpret(kernel.fn, grid, values)
         except RuntimeError as other:
             raise error from other
+        return True
+    return False
 
 
 def _go_on(tensor: Tensor, before: Tensor) -> None:
@@ -186,7 +204,10 @@ def _go_on(tensor: Tensor, before: Tensor) -> None:
 
 
 def _when_reached(tensor: Tensor, launch: Launch, name: str) -> None:
-    tensor.register_hook(lambda _: launch.reached.add(name))
+    """A cotangent of a view may arrive at what it is a view of, and there alone."""
+    for told in (tensor, tensor._base):
+        if told is not None and told.requires_grad:
+            told.register_hook(lambda _: launch.reached.add(name))
 
 
 # -- a library's autograd functions --

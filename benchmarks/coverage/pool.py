@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+import numpy
 import torch
 
 from benchmarks.coverage.verdict import CRASH, Finding, findings
@@ -76,6 +78,8 @@ def _ended(task: _Task) -> bool:
 
 def _work(name: str, pipe: Connection) -> None:
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # the libraries'
+    numpy.seterr(all="ignore")
     for finding in _findings(name):
         pipe.send(finding)
     pipe.send(None)

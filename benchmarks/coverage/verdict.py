@@ -252,4 +252,6 @@ def compared(derived: Run, own: Run) -> str:
     if not found:
         return ""
     wrong = [d for d in found if d.wrong]
+    if wrong and any(launch.interpreted for launch in (*own.forward, *own.backward)):
+        return "not run: Triton's interpreter is no judge"  # `and` of tensors, for one
     return described(wrong[0]) if wrong else AGREES

@@ -179,3 +179,5 @@ def test_tensors_inside_of_arguments():
             described[(1,)](*pair, BLOCK=N)
         with pytest.raises(LaunchError, match="takes no tuple at run time"):
             of_pair[(1,)]((x, x), y, BLOCK=N)
+        with pytest.raises(LaunchError, match="cannot take `x_ptr` of type `TensorWr"):
+            squared[(1,)](triton.reinterpret(x, tl.int32), y, BLOCK=N)

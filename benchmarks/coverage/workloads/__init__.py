@@ -15,15 +15,22 @@ PEERS = {
     "liger": "liger_kernel",
     "cce": "cut_cross_entropy",
     "fla": "fla",
+    "gems": "flag_gems",
 }
 """The packages of the libraries, by how they are called here."""
 
-MODULES = {"liger": ("liger",), "cce": ("cce",), "fla": ("fla", "fla_ops")}
+MODULES = {
+    "liger": ("liger",),
+    "cce": ("cce",),
+    "fla": ("fla", "fla_ops"),
+    "gems": ("gems",),
+}
 """The modules of this package with the workloads of each library."""
 
-DISTRIBUTIONS = ("liger-kernel", "cut-cross-entropy", "fla-core")
+DISTRIBUTIONS = ("liger-kernel", "cut-cross-entropy", "fla-core", "flag-gems")
 
 SKIPPED = (
+    "flag_gems.runtime.backend._",
     "liger_kernel.ops.backends._ascend",
     *(
         f"fla.{module}"
@@ -41,6 +48,7 @@ SKIPPED = (
 WITHOUT = frozenset(
     {
         "liger_kernel.ops.mlp._swiglu_kernel_forward_inference",
+        "flag_gems.fused.instance_norm.update_running_stats_kernel",
         "fla.ops.cp.chunk_fwd.chunk_cp_fwd_kernel_h",  # on several devices
         "fla.ops.gsa.fused_recurrent.fused_recurrent_gsa_inference_kernel",
         "fla.ops.log_linear_attn.chunk.copy_input_kernel",  # between two calls

@@ -221,14 +221,18 @@ def _is_constant(value: Any) -> bool:
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
-    """The tensors that a kernel can reach: arguments, in tuples and descriptors too."""
+    """The tensors that a kernel can reach, also by way of tuples, descriptors and such.
+
+    Triton takes whatever has a `data_ptr` for a pointer.
+    """
     for value in values:
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, tuple | list):
             yield from tensors_in(value)  # pyright: ignore[reportUnknownArgumentType]
-        elif type(value).__name__ == "TensorDescriptor":
-            yield value.base
+        elif not isinstance(value, int | float | str | None):
+            held = getattr(value, "__dict__", {}).values()
+            yield from (tensor for tensor in held if isinstance(tensor, Tensor))
 
 
 def grid_extents(
