@@ -264,7 +264,7 @@ def instance_norm_loop(draw: Inputs) -> Tensor:
     return fused.instance_norm(draw.normal(1, 2, 4200), draw.normal(2), draw.normal(2))
 
 
-@gems()
+@gems(differs="it takes running statistics for those of the input")
 def instance_norm_running(draw: Inputs) -> Tensor:
     x, w, b = draw.normal(2, 3, 11), draw.normal(3), draw.normal(3)
     mean, var = draw.normal(3, grad=False), draw.uniform(3, low=0.5, grad=False)
