@@ -119,10 +119,55 @@ def test_two_halves_of_a_row_are_one_more_digit() -> None:
     assert not found.holds(launch(25, 49))
 
 
+def under(condition: str, body: str, otherwise: str = "") -> str:
+    return (
+        f"  if({condition}) {{\n{body}  yield()\n  }} {{\n{otherwise}  yield()\n  }}\n"
+    )
+
+
+FEW = "  %few = cmp(%pid, %c) <predicate='{}'> : i1\n"
+"""Whether a program is among the first c ones."""
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_branch_bounds_what_is_touched_in_it(inside: bool) -> None:
+    """Rows that programs behind the c-th would share are not theirs."""
+    store = add("%first, %lane")
+    body = ROWS + "  %pid1 = program_id() <axis=1> : i32\n"
+    body = body.replace("mul(%pid, %s)", "mul(%pid, %n)")
+    body += "  %outer = mul(%pid1, %s) : i32\n"
+    store = add("%first, %outer, %lane")
+    if inside:
+        body += FEW.format("slt") + under("%few", store)
+    else:
+        body += FEW.format("sge") + under("%few", "", store)
+    found = finding(body)
+    assert isinstance(found, Exclusive)
+    assert found.holds(launch(10, 30, 3, 8, 2))  # s = c n, of grid0 = 8 rows
+    assert not found.holds(launch(10, 29, 3, 8, 2))
+    assert not found.covers(60, launch(10, 30, 3, 8, 2))
+    plain = finding(body.split("  %few")[0] + store)
+    assert isinstance(plain, Exclusive)
+    assert not plain.holds(launch(10, 30, 3, 8, 2))
+
+
+def test_what_both_branches_have_in_common_bounds_both() -> None:
+    body = ROWS + FEW.format("slt")
+    store = add("%first, %lane")
+    found = finding(body + under("%few", store, store))
+    assert isinstance(found, Exclusive)
+    assert found.holds(launch(50, 50, 1))
+    assert not found.holds(launch(50, 49, 1))
+
+
 # -- not proved --
 
 OVERLAPPING = {
     "shared along program axis 0": ROWS + add("%lane"),
+    "only a digit of program axis 0": ROWS
+    + "  %7 = const() <value=7> : i32\n  %digit = srem(%pid, %7) : i32\n"
+    + "  %at = mul(%digit, %s) : i32\n"
+    + add("%at, %lane"),
     "every lane along axis 0 has the same address": ROWS + add("%first"),
     "not linear": ELEMENTWISE + """
   %square = mul(%offs, %offs) : i32[64]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from undertow import LaunchError, UndertowError, differentiable
+from undertow import (
+    LaunchError,
+    UndertowError,
+    UnsupportedError,
+    derive,
+    differentiable,
+)
 from undertow.runtime import recording, touches
 from undertow.runtime.geometry import buffer, in_layout_of
 
@@ -67,6 +75,50 @@ def masked(x_ptr, y_ptr, limit, BLOCK: tl.constexpr):
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs)
     tl.store(y_ptr + offs, 2 * x, mask=(tl.program_id(0) + 0.5) * offs < limit * offs)
+
+
+@differentiable
+@triton.jit
+def peeled(x_ptr, y_ptr, n, overlap, BLOCK: tl.constexpr):
+    """The last block is stored first, under a mask, and then the others."""
+    whole = (n - 1) // BLOCK * BLOCK
+    offs = whole - overlap + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(y_ptr + offs, x * x, mask=offs < n)
+    for start in range(BLOCK, n, BLOCK):
+        offs = whole - start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offs)
+        tl.store(y_ptr + offs, x * x)
+
+
+@differentiable
+@triton.jit
+def unrolled(x_ptr, y_ptr, n, MANY: tl.constexpr):
+    """A row of n elements a program, each stored by itself."""
+    row = tl.program_id(0)
+    for i in tl.static_range(MANY):
+        if i < n:
+            x = tl.load(x_ptr + row * n + i)
+            tl.store(y_ptr + row * n + i, x * x)
+
+
+@differentiable
+@triton.jit
+def listed(x_ptr, index_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """Blocks go where a list says."""
+    lanes = tl.arange(0, BLOCK)
+    for i in range(n):
+        x = tl.load(x_ptr + i * BLOCK + lanes)
+        tl.store(y_ptr + tl.load(index_ptr + i) * BLOCK + lanes, x * x)
+
+
+@differentiable
+@triton.jit
+def wrapped(x_ptr, y_ptr, m):
+    """Programs behind the m-th begin anew."""
+    at = tl.program_id(0) % m
+    x = tl.load(x_ptr + tl.program_id(0))
+    tl.store(y_ptr + at, x * x)
 
 
 @pytest.fixture
@@ -134,6 +186,46 @@ def test_indices_that_are_data_are_followed_at_every_launch(
             assert "tl.store(y_ptr + tl.load(index_ptr" in str(caught.value)
             assert not y.any()
     assert followed == ["scattered"] * 4  # the first finds that data decide
+
+
+def squares(launch: Callable[[Tensor, Tensor], object], n: int) -> None:
+    """That a launch stores the squares of n elements, and passes cotangents on."""
+    x, y, ct = leaf(n), torch.zeros(n), torch.randn(n)
+    launch(x, y)
+    y.backward(ct)
+    close(y.detach(), x.detach().square())
+    assert x.grad is not None
+    close(x.grad, 2 * x.detach() * ct)
+
+
+def test_several_stores_of_one_program_are_followed(followed: list[str]):
+    for n in (24, 19, 5):
+        squares(lambda x, y, n=n: peeled[(1,)](x, y, n, 0, BLOCK=8), n)
+    with pytest.raises(LaunchError, match="element 13 is written 2 times"):
+        peeled[(1,)](leaf(19), torch.zeros(19), 19, 3, BLOCK=8)
+    squares(lambda x, y: unrolled[(5,)](x, y, 3, MANY=4), 15)
+    squares(lambda x, y: wrapped[(3,)](x, y, 7), 3)
+    with pytest.raises(LaunchError, match="element 0 is written 2 times"):
+        wrapped[(8,)](leaf(8), torch.zeros(8), 7)
+    assert set(followed) == {"peeled", "unrolled", "wrapped"}
+
+
+def test_stores_of_a_loop_whose_places_are_data():
+    x, y, ct = leaf(12), torch.zeros(12), torch.randn(12)
+    index = torch.tensor([2, 0, 1])
+    listed[(1,)](x, index, y, 3, BLOCK=4)
+    y.backward(ct)
+    moved = torch.cat([ct.view(3, 4)[i] for i in index])
+    close(x.grad, 2 * x.detach() * moved)
+    with pytest.raises(LaunchError, match="element 8 is written 2 times"):
+        listed[(1,)](leaf(12), torch.tensor([2, 0, 2]), torch.zeros(12), 3, BLOCK=4)
+
+
+def test_stores_are_not_followed_without_a_launch():
+    """What is derived ahead of launches must be right in all of them."""
+    types = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32", "overlap": "i32"}
+    with pytest.raises(UnsupportedError, match="stored to several times"):
+        derive(peeled, types, {"BLOCK": 8})
 
 
 def test_masks_that_are_data_keep_stores_apart():

@@ -44,6 +44,17 @@ class Addresses:
         mask = Access.of(op).mask
         return [] if mask is None else self._conjuncts(mask)
 
+    def taken(self, branch: Op, index: int) -> list[Bound | None]:
+        """The same for what holds inside of a branch of an ``if``; 0 is its first."""
+        condition = branch.operands[0]
+        if index == 0:
+            return self._conjuncts(condition)
+        op = condition.op
+        if op is None or op.opcode != "cmp":
+            return [None]
+        (found,) = self._conjuncts(condition)
+        return [found and Bound(found.high, found.low + ONE)]
+
     def through(self, op: Op, polynomial: Polynomial) -> Polynomial:
         """The polynomial of a result, from that of the operand that `op` moves."""
         move = _LANEWISE.get(op.opcode)

@@ -128,7 +128,10 @@ def _missing(site: Site, axes: Sequence[int], weights: Weights) -> Shared | None
     for of, _ in divided(weights):
         told |= of.symbols
     for axis in axes:
-        if Symbol("program", axis) not in told:
+        program = Symbol("program", axis)
+        if program not in told and any(_within(s, program) for s in weights):
+            return Shared(f"only a digit of program axis {axis} is in the address")
+        if program not in told:
             return Shared(f"shared along program axis {axis}", axis=axis)
     for turn in site.turns:
         if turn is None:
@@ -141,6 +144,12 @@ def _missing(site: Site, axes: Sequence[int], weights: Weights) -> Shared | None
                 f"every lane along axis {axis} has the same address", certain=True
             )
     return None
+
+
+def _within(symbol: Symbol, sought: Symbol) -> bool:
+    """Whether a symbol is a quotient or remainder of what `sought` is part of."""
+    inner = symbol.of.symbols if symbol.of is not None else ()
+    return any(s == sought or _within(s, sought) for s in inner)
 
 
 # -- several sites: equal but for where they start --

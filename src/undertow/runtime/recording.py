@@ -333,8 +333,6 @@ def _repeated(store: OutputStores, launch: Launch) -> str:
     finding = store.finding
     if any(launch[f"grid{axis}"] == 0 for axis in range(3)):
         return ""
-    if store.several and not (isinstance(finding, Exclusive) and finding.holds(launch)):
-        return "several stores of one program may meet in this launch"
     if store.guarded:
         return ""
     if isinstance(finding, Exclusive):

@@ -94,7 +94,9 @@ class Specialisation:
         if found is None:
             with LOCK:
                 found = Derivation(
-                    differentiate(self.forward, wrt, outputs, atomic=atomic)
+                    differentiate(
+                        self.forward, wrt, outputs, atomic=atomic, followed=True
+                    )
                 )
                 self._derivations[key] = found
         return found

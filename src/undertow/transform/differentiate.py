@@ -115,6 +115,7 @@ def differentiate(
     outputs: Collection[str] | None = None,
     *,
     atomic: Collection[str] = (),
+    followed: bool = False,
 ) -> Backward:
     """Derives the backward of `kernel`.
 
@@ -124,6 +125,8 @@ def differentiate(
         outputs: parameters with a cotangent; by default every float pointer stored to.
         atomic: inputs whose gradient must not be a plain store, because what that needs
             of the strides does not hold in the launch at hand.
+        followed: whether stores of one program that may meet are looked at in each
+            launch, before its backward; otherwise they are refused.
 
     Raises:
         UnsupportedError: something on the way from `wrt` to `outputs` has no
@@ -133,7 +136,7 @@ def differentiate(
     forward = name_variables(induction(simplify(kernel)))
     try:
         task = Task.of(forward, wrt, outputs)
-        backward = _differentiate(task, atomic)
+        backward = _differentiate(task, atomic, followed)
     except UndertowError as error:
         error.kernel = error.kernel or kernel.name
         raise
@@ -246,10 +249,10 @@ def _is_fp8(value: Value) -> bool:
     return value.is_float and value.tensor_type.dtype.bits == 8
 
 
-def _differentiate(task: Task, atomic: Collection[str]) -> Backward:
+def _differentiate(task: Task, atomic: Collection[str], followed: bool) -> Backward:
     forward, names = task.forward, Names(task.forward)
     axes = program_axes(forward)
-    stores = output_stores(forward, task.targets, axes)
+    stores = output_stores(forward, task.targets, axes, followed)
     cotangents = {
         p: Value(PointerType(_element(p)), names.cotangent(p, p in task.inputs))
         for p in task.useful

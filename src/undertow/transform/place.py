@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from undertow.analysis.addresses import Addresses
 from undertow.analysis.exclusive import Exclusive, Shared, Site, exclusive
+from undertow.analysis.launch import Bound
 from undertow.analysis.polynomials import Polynomial
 from undertow.errors import UnsupportedError
 from undertow.ir import (
@@ -84,15 +85,20 @@ def find(
         shape = access.value.shape if access.value is not None else op.result.shape
         turns = tuple(addresses.turn(o) for o, _ in path if o.is_loop)
         address = addresses.access(op)
-        bounds = (*addresses.bounds(op), *inexact(addresses, path))
+        bounds = (
+            *addresses.bounds(op),
+            *inexact(addresses, path),
+            *_taken(addresses, path),
+        )
         site = Site(address, shape, bounds, turns)
         places = alike.setdefault((address, shape, turns), [])
         for index in places:
             known = sites[index]
             if all(apart(path, other) for other in paths[index]):
                 paths[index].append(path)
-                if known.bounds != site.bounds:  # the union of both: bound by neither
-                    sites[index] = Site(address, shape, (None,), turns)
+                if known.bounds != site.bounds:  # the union of both
+                    both = (b for b in known.bounds if b in site.bounds)
+                    sites[index] = Site(address, shape, (*both, None), turns)
                 break
         else:
             places.append(len(sites))
@@ -100,6 +106,13 @@ def find(
             paths.append([path])
     guarded = any(o.opcode == "if" for _, path in ops for o, _ in path)
     return exclusive(sites, axes, guarded=guarded)
+
+
+def _taken(addresses: Addresses, path: Path) -> list[Bound]:
+    """What is known to hold where an op executes, from the branches around it."""
+    branches = ((op, index) for op, index in path if op.opcode == "if")
+    found = (b for op, index in branches for b in addresses.taken(op, index))
+    return [bound for bound in found if bound is not None]
 
 
 def inexact(addresses: Addresses, path: Path) -> list[None]:

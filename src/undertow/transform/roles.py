@@ -63,13 +63,13 @@ class OutputStores:
 
 
 def output_stores(
-    forward: Kernel, targets: Iterable[Value], axes: Collection[int]
+    forward: Kernel, targets: Iterable[Value], axes: Collection[int], followed: bool
 ) -> tuple[OutputStores, ...]:
     """What is known of the stores to each of `targets`.
 
     Raises:
-        UnsupportedError: several stores of one program may meet, and which one is the
-            last is not known.
+        UnsupportedError: several stores of one program may meet, which one is the last
+            is not known, and they are not `followed` in each launch.
     """
     addresses = Addresses()
     found: list[OutputStores] = []
@@ -77,7 +77,7 @@ def output_stores(
         ops = last_stores(forward, target)
         finding = find(addresses, ops, axes)
         several = not _one_at_a_time(ops)
-        if several and isinstance(finding, Shared):
+        if several and isinstance(finding, Shared) and not followed:
             raise UnsupportedError(
                 f"`{target.name}` is stored to several times, perhaps at one address",
                 loc=ops[-1][0].loc,
