@@ -50,10 +50,10 @@ def dot_scaled(x_ptr, y_ptr, n):
 
 
 @triton.jit
-def cumsum(x_ptr, y_ptr, n):
+def cumprod(x_ptr, y_ptr, n):
     offs = tl.arange(0, 16)
     x = tl.load(x_ptr + offs)
-    tl.store(y_ptr + offs, tl.cumsum(x, 0))  # here
+    tl.store(y_ptr + offs, tl.cumprod(x, 0))  # here
 
 
 @triton.jit
@@ -211,7 +211,7 @@ CASES: dict[str, Case] = {
             (int_dot, "`tl.dot` of integers (`i8`) is not supported"),
             (float8_dot, "`tl.dot` of 8-bit floats (`f8e5m2`) is not supported"),
             (dot_scaled, "`tl.dot_scaled` is not supported"),
-            (cumsum, "`tl.cumsum` and `tl.associative_scan` are not supported yet"),
+            (cumprod, "`tl.associative_scan` and `tl.cumprod` are not supported yet"),
             (histogram, "`tl.histogram` is not supported"),
             (cat, "`tl.cat` is not supported"),
             (reorder, "`can_reorder=True` is not supported"),

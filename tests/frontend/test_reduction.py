@@ -173,3 +173,32 @@ def test_the_last_of_equal_ones_is_refused() -> None:
     region = pair("arith.cmpf ogt", "f32", 0, tie=True).replace("cmpi slt", "cmpi sgt")
     with pytest.raises(UnsupportedError, match="custom function"):
         lift(f"{splat}\n{ALONG[0]}\n{region}")
+
+
+# -- sums of prefixes --
+
+
+def scan(body: str, type: str, *, reverse: bool = False) -> str:
+    return f"""
+    %x = tt.splat %a : {type} -> tensor<4x8x{type}>
+    %r = "tt.scan"(%x) <{{axis = 1 : i32, reverse = {str(reverse).lower()}}}> ({{
+    ^bb0(%p: {type} loc(unknown), %q: {type} loc(unknown)):
+    {body}
+    tt.scan.return %t : {type}
+    }}) : (tensor<4x8x{type}>) -> tensor<4x8x{type}>
+    """.strip()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_by_addition(reverse: bool) -> None:
+    body = scan("%t = arith.addf %p, %q : f32", "f32", reverse=reverse)
+    expected = f"scan(%5) <axis=1, kind='sum', reverse={reverse}> : f32[4,8]"
+    assert ops(body)[1] == f"%6 = {expected}"
+
+
+def test_other_scans_are_refused() -> None:
+    with pytest.raises(UnsupportedError) as error:
+        lift(scan("%t = arith.mulf %p, %q : f32", "f32"))
+    assert str(error.value).splitlines()[0] == (
+        "`tl.associative_scan` and `tl.cumprod` are not supported yet"
+    )

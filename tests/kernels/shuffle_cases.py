@@ -78,3 +78,39 @@ def permuted(draw: Draw, n: int) -> Case:
         ("y_ptr",),
         lambda x, index: x[index.long()] ** 2 * x.exp(),
     )
+
+
+@case("padded", cols=11, reverse=False)
+@case("reversed", cols=13, reverse=True)
+def prefix_sums(draw: Draw, cols: int, reverse: bool) -> Case:
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        squares = x.square()
+        if reverse:
+            return squares.flip(1).cumsum(1).flip(1).exp()
+        return squares.cumsum(1).exp()
+
+    return Case(
+        shuffles.prefix_sums,
+        (1,),
+        dict(x_ptr=draw.normal(4, cols) * 0.3, y_ptr=draw.output(4, cols), n_cols=cols),
+        dict(REVERSE=reverse, ROWS=4, BLOCK=16),
+        ("y_ptr",),
+        reference,
+    )
+
+
+@case("padded", n=13)
+def decay(draw: Draw, n: int) -> Case:
+    return Case(
+        shuffles.decay,
+        (1,),
+        dict(
+            x_ptr=draw.normal(n) * 0.5,
+            w_ptr=draw.normal(1),
+            y_ptr=draw.output(n),
+            n=n,
+        ),
+        dict(BLOCK=16),
+        ("y_ptr",),
+        lambda x, w: x * (-(w * x * x).cumsum(0)).exp(),
+    )

@@ -120,11 +120,11 @@ def gather(x_ptr, index_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @differentiable
 @triton.jit
-def histogram(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def products(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     """Has no derivative."""
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
-    tl.store(y_ptr + offs, tl.cumsum(x, axis=0), mask=offs < n)
+    tl.store(y_ptr + offs, tl.cumprod(x, axis=0), mask=offs < n)
 
 
 def launch_scale(x: Tensor, w: Tensor, y: Tensor, block: int = 32) -> Tensor:

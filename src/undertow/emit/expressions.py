@@ -97,6 +97,7 @@ class Expressions:
             "flip": self.flip,
             "gather": self.gather,
             "reduce": self.reduce,
+            "scan": lambda op: spelling.scan(op, self.full(op.operands[0])),
             "dot": self.dot,
             "load": self.load,
             **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit"), self.test),

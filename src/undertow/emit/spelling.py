@@ -67,6 +67,12 @@ REDUCTIONS: dict[str, str] = {
 """Kinds of `reduce` for which `tl` has a function."""
 
 
+def scan(op: Op, of: str) -> Text:
+    """The sums of prefixes of `of`, or of suffixes."""
+    order = ("reverse=True",) if op.attrs["reverse"] else ()
+    return call("tl.cumsum", of, f"axis={op.int_attr('axis')}", *order)
+
+
 def as_unsigned(text: Text, of: DType) -> Text:
     """A tensor of integers, read as unsigned."""
     return call(f"{text.within(0)}.to", dtype(of, unsigned=True), "bitcast=True")

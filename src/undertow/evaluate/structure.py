@@ -160,6 +160,24 @@ def reduction(op: Op) -> Fn:
     return reduced
 
 
+def scan(op: Op) -> Fn:
+    """The sums of prefixes, or of suffixes; half types accumulate in float32."""
+    axis = op.int_attr("axis")
+    dim, extent = axis + 1, op.operands[0].shape[axis]
+    reverse = bool(op.attrs["reverse"])
+
+    def sums(x: Tensor) -> Tensor:
+        shape = list(x.shape)
+        shape[dim] = extent
+        x = x.expand(shape)
+        x = x.flip(dim) if reverse else x
+        wide = torch.float32 if is_small_float(x.dtype) else x.dtype
+        result = torch.cumsum(x, dim=dim, dtype=wide).to(x.dtype)
+        return result.flip(dim) if reverse else result
+
+    return sums
+
+
 # -- products of matrices --------------------------------------------------------------
 
 

@@ -39,6 +39,7 @@ _ATTRIBUTES: dict[str, str] = {
     "tt.load": "isVolatile cacheModifier evictionPolicy cachePolicy",
     "tt.store": "cacheModifier evictionPolicy cachePolicy",
     "tt.reduce": "axis",
+    "tt.scan": "axis reverse",
     "tt.dot": "inputPrecision maxNumImpreciseAcc",
     "tt.expand_dims": "axis",
     "tt.gather": "axis efficient_layout",

@@ -1,4 +1,4 @@
-"""Rows of the lift for `tt.reduce`: which reduction it is, told by its region.
+"""Rows of the lift for `tt.reduce` and `tt.scan`: which one it is, told by its region.
 
 Triton keeps no name: `tl.sum` is a region that adds two elements, `tl.argmax` one that
 compares two pairs. A region is read into an expression tree and compared with the known
@@ -12,7 +12,7 @@ from typing import NoReturn, TypeAlias
 from undertow.frontend.context import Lifter, Row
 from undertow.frontend.structure import int_attr
 from undertow.frontend.ttir import MOp
-from undertow.ir import I1, I8, Value
+from undertow.ir import F32, F64, I1, I8, I32, I64, Value
 
 Tree: TypeAlias = "str | tuple[Tree, ...]"
 
@@ -80,9 +80,10 @@ def _signed(lifter: Lifter, value: Value) -> Value:
 
 
 def _refuse_custom(lifter: Lifter, op: MOp) -> NoReturn:
+    function = "tl.reduce" if op.name == "tt.reduce" else "tl.associative_scan"
     lifter.refuse(
         op,
-        "`tl.reduce` with a custom function is not supported",
+        f"`{function}` with a custom function is not supported",
         why="only sums, products, extremes, their positions, and bits are known",
         hint="write it with `tl.sum`, `tl.max` and elementwise operations",
     )
@@ -98,7 +99,7 @@ def _read_region(lifter: Lifter, op: MOp) -> tuple[tuple[str, ...], list[Tree]]:
     known: dict[str, Tree] = {name: name for name in args}
     for inner in block.ops:
         operands = tuple(known.get(name, "outside") for name in inner.operands)
-        if inner.name == "tt.reduce.return":
+        if inner.name in ("tt.reduce.return", "tt.scan.return"):
             return args, list(operands)
         if len(inner.results) != 1:
             _refuse_custom(lifter, op)
@@ -163,4 +164,26 @@ def _counts_along(value: Value, axis: int) -> bool:
     )
 
 
-ROWS: dict[str, Row] = {"tt.reduce": _reduce}
+def _scan(lifter: Lifter, op: MOp) -> None:
+    args, trees = _read_region(lifter, op)
+    values = lifter.values(op)
+    if len(values) != 1 or _kind(args, trees[0]) != "sum":
+        lifter.refuse(
+            op,
+            "`tl.associative_scan` and `tl.cumprod` are not supported yet",
+            why="only sums of prefixes, `tl.cumsum`, are known",
+            hint="a product of positive numbers is the exponential of a sum",
+        )
+    (value,) = values
+    if value.tensor_type.dtype not in (F32, F64, I32, I64):
+        lifter.refuse(
+            op,
+            f"a scan of values of type `{op.type.element}` is not supported",
+            hint="convert them to `tl.float32` or `tl.int32` first",
+        )
+    reverse = op.attrs["reverse"] == "true"
+    axis = int_attr(op, "axis")
+    lifter.bind(op, lifter.builder.scan(value, "sum", axis, reverse=reverse))
+
+
+ROWS: dict[str, Row] = {"tt.reduce": _reduce, "tt.scan": _scan}

@@ -21,10 +21,6 @@ _SCATTER = "write one value to each address with `tl.store`"
 
 REFUSED: dict[str, Refusal] = {
     "tt.dot_scaled": Refusal("`tl.dot_scaled` is not supported"),
-    "tt.scan": Refusal(
-        "`tl.cumsum` and `tl.associative_scan` are not supported yet",
-        hint="a sum of prefixes can be written as `tl.sum` under a triangular mask",
-    ),
     "tt.histogram": Refusal(
         "`tl.histogram` is not supported",
         "counts are piecewise constant",

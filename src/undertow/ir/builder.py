@@ -171,6 +171,10 @@ class Builder:
             type = type.with_dtype(I32)
         return self.pure("reduce", (value,), type, {"kind": kind, "axis": axis})
 
+    def scan(self, value: Value, kind: str, axis: int, *, reverse: bool) -> Value:
+        attrs: dict[str, Attr] = {"kind": kind, "axis": axis, "reverse": reverse}
+        return self.pure("scan", (value,), value.tensor_type, attrs)
+
     def dot(self, a: Value, b: Value, c: Value, precision: str) -> Value:
         return self.pure("dot", (a, b, c), c.tensor_type, {"precision": precision})
 

@@ -100,6 +100,9 @@ _DEFS = [
     OpDef("gather", "reduction", 2, "explicit"),
     # reduce has attrs kind and axis.
     OpDef("reduce", "reduction", 1, "explicit"),
+    # scan reduces up to each element along attr axis, from the last one on if attr
+    # reverse says so; the only kind is sum.
+    OpDef("scan", "reduction", 1, "same"),
     # dot(a, b, c) = a @ b + c over the last two axes, attr precision (ieee, tf32, …).
     # a and b have one dtype; c has that of the accumulation.
     OpDef("dot", "reduction", 3, "explicit", "float"),

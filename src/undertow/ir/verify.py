@@ -241,6 +241,15 @@ def _reduce(op: Op, _: OpDef) -> str | None:
     )
 
 
+def _scan(op: Op, _: OpDef) -> str | None:
+    (type,) = (v.tensor_type for v in op.operands)
+    if op.str_attr("kind") != "sum" or not isinstance(op.attrs.get("reverse"), bool):
+        return "takes the kind sum, and whether it is reversed"
+    if not 0 <= op.int_attr("axis") < type.rank:
+        return f"axis {op.int_attr('axis')} is out of range"
+    return None if op.result.type == type else "the result must have the operand's type"
+
+
 def _dot(op: Op, _: OpDef) -> str | None:
     a, b, c = (v.tensor_type for v in op.operands)
     if op.result.type != c or a.dtype != b.dtype or a.rank not in (2, 3):
@@ -322,6 +331,7 @@ _RULES: dict[str, Callable[[Op, OpDef], str | None]] = {
     "flip": _flip,
     "gather": _gather,
     "reduce": _reduce,
+    "scan": _scan,
     "dot": _dot,
     "load": _memory,
     "store": _memory,

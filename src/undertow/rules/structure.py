@@ -26,6 +26,7 @@ def register(table: Table) -> None:
     table.structural("flip", _flip)
     table.special("gather", "each element sums the cotangents of the lanes it went to")
     table.special("reduce", "by kind: see `reduce_cotangent`")
+    table.special("scan", "sums of prefixes go back as sums of suffixes")
     table.special("load", "adds to the gradient at the loaded address")
     table.special("store", "reads the output's cotangent at the stored address")
     table.special("dot", "two products with the cotangent, see `transform.special`")

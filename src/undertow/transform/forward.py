@@ -129,6 +129,12 @@ class _Push:
                 self.tangents[op.result] = b.cast(self.tangents[op.operands[0]], dtype)
             case _ if op.opcode == "reduce":
                 self.reduce(op)
+            case _ if op.opcode == "scan":
+                t, type = self.tangents[op.operands[0]], op.result.tensor_type
+                dtype = cotangent_dtype(type.dtype)
+                self.tangents[op.result] = b.pure(
+                    "scan", (t,), type.with_dtype(dtype), dict(op.attrs)
+                )
             case _ if op.opcode == "gather":
                 t, index = self.tangents[op.operands[0]], self.env[op.operands[1]]
                 self.tangents[op.result] = b.gather(t, index, op.int_attr("axis"))

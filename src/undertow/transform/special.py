@@ -68,6 +68,21 @@ def _reduce(s: State, op: Op, ct: Cotangent) -> None:
     s.add(x, Cotangent(value, support, is_clean))
 
 
+def _scan(s: State, op: Op, ct: Cotangent) -> None:
+    """Sums of prefixes go back as sums of suffixes, from the last live lane on."""
+    b, axis, reverse = s.b, op.int_attr("axis"), not op.attrs["reverse"]
+    total = b.scan(clean(b, ct), "sum", axis, reverse=reverse)
+    kept: list[Value] = []
+    for part in conjuncts(ct.support) if ct.support is not None else []:
+        if without_axis(b, part, axis) is None:
+            count = b.cast(part, I32, signed=False)
+            part = b.scan(count, "sum", axis, reverse=reverse)
+            zero = b.const(0, part.tensor_type)
+            part = b.pointwise("cmp", part, zero, predicate="sgt")
+        kept.append(part)
+    s.add(op.operands[0], Cotangent(total, conjunction(b, kept)))
+
+
 def _gather(s: State, op: Op, ct: Cotangent) -> None:
     """Element j of x sums the lanes whose index is j; triton has no scatter."""
     b, (x, index), axis = s.b, op.operands, op.int_attr("axis")
@@ -164,6 +179,7 @@ SPECIAL: dict[str, Callable[[State, Op, Cotangent], None]] = {
     "cast": _cast,
     "broadcast": _broadcast,
     "reduce": _reduce,
+    "scan": _scan,
     "load": _load,
     "dot": _dot,
     "gather": _gather,
