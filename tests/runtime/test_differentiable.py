@@ -22,7 +22,7 @@ from undertow import CaptureError, LaunchError, UndertowError, differentiable
 from undertow.runtime import differentiable as launching
 
 from .comparison import close, leaf
-from .kernels import launch_scale, options, scale
+from .kernels import launch_scale, options, products, scale
 
 N = 10
 
