@@ -14,8 +14,9 @@ from undertow.evaluate.differences import STEP
 from undertow.evaluate.launch import Argument
 from undertow.ir import I8, I16, I32, I64, Kernel, PointerType
 from undertow.transform.cotangent_layout import StridedCotangent
-from undertow.transform.differentiate import Backward, Gradient, differentiate
+from undertow.transform.differentiate import Backward, Gradient, Task, differentiate
 from undertow.transform.forward import push_forward
+from undertow.transform.rebuild import simplify
 
 Arguments = Mapping[str, Argument]
 Grid = tuple[int, ...]
@@ -75,7 +76,8 @@ def gradients(
     assert not report.races, report.races
     assert not report.out_of_bounds, report.out_of_bounds
     zeros = {name: torch.zeros_like(args[name]).double() for name in backward.zeros}
-    return buffers | zeros
+    passed_on = {name: cotangents[name].double() for name in backward.passed_on}
+    return buffers | zeros | passed_on
 
 
 def _arguments(
@@ -163,9 +165,9 @@ def check(
         return torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
 
     jvp = push_forward(kernel, wrt, outputs)
-    pairs = differentiate(kernel, wrt, outputs)
-    inputs = sorted([*(g.of for g in pairs.gradients), *pairs.zeros])
-    targets = sorted(s.of for s in pairs.stores)
+    task = Task.of(simplify(kernel), wrt, outputs)
+    inputs = sorted(p.name for p in task.inputs)
+    targets = sorted(p.name for p in task.targets)
     cotangents = {name: random(name) for name in targets}
     directions = {name: random(name) for name in inputs}
     found = gradients(kernel, args, grid, cotangents, wrt=inputs, atomic=atomic)

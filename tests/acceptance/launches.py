@@ -232,6 +232,7 @@ class Oracle:
         found: dict[str, Tensor] = {g.of: args[g.name] for g in backward.gradients}  # type: ignore[misc]
         for name in backward.zeros:
             found[name] = torch.zeros_like(self.case.args[name])  # type: ignore[arg-type]
+        found |= {name: cotangents[name] for name in backward.passed_on}
         return found
 
 

@@ -80,3 +80,16 @@ def integers(x_ptr, y_ptr, BLOCK: tl.constexpr):
 
 def integers_example():
     return (1,), (torch.arange(16), torch.empty(16, dtype=torch.int64), 16), {}
+
+
+@triton.jit
+def scatter_add(x_ptr, index_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    index = tl.load(index_ptr + at, mask=at < n)
+    tl.atomic_add(y_ptr + index, x * x, mask=at < n)
+
+
+def scatter_add_example():
+    x, index = torch.randn(20), torch.randint(5, (20,))
+    return (2,), (x, index, torch.zeros(6), 20, 16), {}

@@ -57,6 +57,7 @@ def test_other_sizes_and_random_directions(undertow) -> None:
         ("in_place", "✓ x_ptr against float64, no error"),
         ("tuned", "✓ x_ptr against float64"),
         ("expanded", "✓ x_ptr, w_ptr against float64"),
+        ("scatter_add", "✓ x_ptr against float64"),
         ("twice", "✓ x_ptr, y_ptr against float64"),
         ("scalar", "✓ x_ptr against float64"),
         ("integers", "– it has no input of floats"),

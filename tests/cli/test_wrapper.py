@@ -122,6 +122,33 @@ def test_it_is_formatted(undertow, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout
 
 
+SUMS = """
+import torch
+import scatter_bwd
+
+x = torch.randn(20, requires_grad=True)
+old = torch.randn(6, requires_grad=True)
+index = torch.randint(5, (20,), dtype=torch.int32)
+y = scatter_bwd.ScatterAdd.apply((2,), x, index, old * 5, 20)
+g = torch.randn(12)[::2]
+y.backward(g)
+torch.testing.assert_close(x.grad, 2 * x.detach() * g[index])
+torch.testing.assert_close(old.grad, 5 * g)
+print("right")
+"""
+
+
+def test_additions_pass_the_cotangent_on(undertow, tmp_path: Path) -> None:
+    source = Path(__file__).parent / "kernels_odd.py"
+    types = "x_ptr:*fp32,index_ptr:*i32,y_ptr:*fp32,n:i32"
+    words = ("--signature", types, "-c", "BLOCK=16", "--wrapper", "--out")
+    result = undertow(
+        "derive", f"{source}::scatter_add", *words, f"{tmp_path}/scatter_bwd.py"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert run(SUMS, tmp_path, interpret=True) == "right\n"
+
+
 def test_what_cannot_be_copied(undertow, tmp_path: Path) -> None:
     (tmp_path / "odd.py").write_text(
         "import triton\nimport triton.language as tl\n\nSIZES = [16, 32]\n\n\n"

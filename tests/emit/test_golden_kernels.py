@@ -27,6 +27,7 @@ GOLDEN: dict[str, tuple[str, torch.dtype]] = {
     "online_softmax": ("online_softmax-padded", torch.float32),
     "attention": ("attention-causal", torch.float32),
     "recurrence": ("recurrence-odd", torch.float32),
+    "scatter_add": ("weighted_histogram-outliers", torch.float32),
     "while_loop": ("relax-several", torch.float32),
 }
 

@@ -95,6 +95,31 @@ def atomic_max(x_ptr, y_ptr, n):
 
 
 @triton.jit
+def atomic_min(x_ptr, y_ptr, n):
+    tl.atomic_min(x_ptr, tl.load(y_ptr))  # here
+
+
+@triton.jit
+def atomic_xchg(x_ptr, y_ptr, n):
+    tl.atomic_xchg(x_ptr, tl.load(y_ptr))  # here
+
+
+@triton.jit
+def atomic_and(i_ptr, y_ptr, n):
+    tl.atomic_and(i_ptr, n)  # here
+
+
+@triton.jit
+def atomic_or(i_ptr, y_ptr, n):
+    tl.atomic_or(i_ptr, n)  # here
+
+
+@triton.jit
+def atomic_xor(i_ptr, y_ptr, n):
+    tl.atomic_xor(i_ptr, n)  # here
+
+
+@triton.jit
 def atomic_cas(i_ptr, y_ptr, n):
     tl.atomic_cas(i_ptr, 0, n)  # here
 
@@ -228,9 +253,14 @@ CASES: dict[str, Case] = {
             (custom_reduce, "`tl.reduce` with a custom function is not supported"),
             (returning, "a function that returns a value is not a kernel"),
             (atomic_max, "`tl.atomic_max` is not supported"),
+            (atomic_min, "`tl.atomic_min` is not supported"),
+            (atomic_xchg, "`tl.atomic_xchg` is not supported"),
         ]
     },
-    "atomic_cas": Case(atomic_cas, _IYN, {}, "`tl.atomic_cas` is not supported"),
+    **{
+        fn.__name__: Case(fn, _IYN, {}, f"`tl.{fn.__name__}` is not supported")
+        for fn in (atomic_cas, atomic_and, atomic_or, atomic_xor)
+    },
     "address": Case(
         address, {**_IYN, "i_ptr": "*i64"}, {},
         "a pointer made from an integer is not supported",

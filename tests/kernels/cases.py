@@ -1,6 +1,7 @@
 """All the launches."""
 
 from kernels import (
+    addition_cases,
     loop_cases,
     maximum_cases,
     other_cases,
@@ -15,6 +16,7 @@ from kernels.case import CASES, Case, gelu_tanh
 __all__ = [
     "CASES",
     "Case",
+    "addition_cases",
     "gelu_tanh",
     "loop_cases",
     "maximum_cases",

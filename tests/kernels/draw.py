@@ -71,6 +71,10 @@ class Draw:
         blank = torch.empty(size, device="meta")
         return laid_out(size, stride or blank.stride(), torch.float64)
 
+    def zeros(self, *size: int, stride: Sequence[int] | None = None) -> Tensor:
+        """Somewhere to add to; what lies in its gaps is NaN."""
+        return self.output(*size, stride=stride).zero_()
+
     def _laid(self, x: Tensor, stride: Sequence[int] | None) -> Tensor:
         exact = x.to(torch.bfloat16).to(torch.float64)
         if stride is None:

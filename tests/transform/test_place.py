@@ -342,14 +342,6 @@ def test_stores_to_two_halves_are_proved_apart() -> None:
     check(forward(body, "x c y"), args, (2,))
 
 
-def test_atomic_updates_are_refused() -> None:
-    body = SQUARE + STORE.replace("store(", "atomic_add(")
-    assert (
-        refused(forward(body)).fact
-        == "atomic updates of `y_ptr` are not differentiated"
-    )
-
-
 @pytest.mark.parametrize("n", [0, 1, 8, 13])
 def test_elements_never_stored_have_no_influence(n: int) -> None:
     kernel = forward(SQUARE + STORE)

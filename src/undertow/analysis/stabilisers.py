@@ -97,7 +97,7 @@ def _follow(ops: Iterable[Op], degrees: Degrees, outputs: Collection[Value]) -> 
                 followed = op.opcode == "for" and _sums(op, degrees, outputs)
                 if not followed:
                     return False
-        elif op.opcode == "store":
+        elif op.opcode in ("store", "atomic_add"):
             access = Access.of(op)
             depends = [v for v in op.operands if not degrees.get(v, FREE).free]
             if any(v is not access.value for v in depends):
@@ -247,7 +247,7 @@ def _used_on_the_way(op: Op, index: int, rescaled: tuple[int, ...]) -> bool:
     following = body.ops[-1].operands
     sums = {body.args[1 + k] for k in (index, *rescaled)}
     for inner in walk(body):
-        if inner.opcode == "store" and sums & set(inner.operands):
+        if inner.opcode in ("store", "atomic_add") and sums & set(inner.operands):
             return True
         if sums & set(inner.operands):
             sums.update(inner.results)

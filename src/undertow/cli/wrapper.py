@@ -223,10 +223,17 @@ class _Function:
     def _results(self) -> Iterator[str]:
         gradients = {g.of: g for g in self.backward.gradients}
         elements = {p.name: _element(p) for p in self.forward.pointers}
+        passed_on = {
+            ct.of: ct.name
+            for ct in self.backward.cotangents
+            if ct.of in roles(self.forward).added
+        }
         yield "None"
         for name in self.params:
             gradient = gradients.get(name)
-            if gradient is None:
+            if name in passed_on:
+                yield passed_on[name]
+            elif gradient is None:
                 yield "None"
             elif gradient.dtype.name == elements[name]:
                 yield gradient.name

@@ -36,6 +36,9 @@ def describe(backward: Backward) -> list[str]:
         f"Recomputed: {recomputed}. {kept(backward)}",
         *(placement(g) for g in backward.gradients),
     ]
+    if backward.passed_on:
+        names = ", ".join(backward.passed_on)
+        lines.append(f"Passed on unchanged, as it is only added to: {names}.")
     if backward.zeros:
         lines.append(f"Zero, as no output depends on it: {', '.join(backward.zeros)}.")
     return lines

@@ -34,9 +34,7 @@ def register(table: Table) -> None:
     table.special("while", "a `for` over its turns, which the primal sweep counts")
     table.special("if", "an `if` that recomputes its branch, then sweeps it backwards")
     table.special("yield", "carries cotangents out of a branch")
-    table.unsupported(
-        "atomic_add", "other programs' contributions are not ordered with it"
-    )
+    table.special("atomic_add", "reads the buffer's cotangent where it adds")
     table.zero("const range program_id num_programs", "it does not depend on any input")
     table.zero("assume section barrier", "it computes nothing")
 

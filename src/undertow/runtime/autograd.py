@@ -211,6 +211,8 @@ def _backward(
         execute(plan, plan.take(pool), recording.grid, device, options)
     for g, written in zip(plan.gradients, buffers, strict=True):
         gradients[g.slot + 1] = _finished(g, written)
+    for slot, index in plan.passed_on:
+        gradients[slot + 1] = cts[index]
     for slot, layout in plan.zeros:
         gradients[slot + 1] = torch.zeros(
             layout.size, dtype=layout.dtype, device=device

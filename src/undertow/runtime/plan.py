@@ -102,6 +102,8 @@ class Plan:
         cotangents: those it reads.
         gradients: the buffers it writes.
         zeros: slots, and layouts, of inputs that no output depends on.
+        passed_on: slots of buffers that are only added to, and the places of their
+            cotangents among the outputs.
         tapes: buffers that live as long as the launch.
         numbers: values of the cotangents' stride parameters, and of the loops' turns;
             those of the counted ones come last, and start as 0.
@@ -116,6 +118,7 @@ class Plan:
     cotangents: tuple[CotangentPlan, ...]
     gradients: tuple[GradientPlan, ...]
     zeros: tuple[tuple[int, Layout], ...]
+    passed_on: tuple[tuple[int, int], ...]
     tapes: tuple[TapePlan, ...]
     numbers: tuple[int, ...]
     take: Pick
@@ -173,6 +176,7 @@ def make_plan(
         values, copied = _addressed(ct, layouts[ct.of], given[ct.of], launch)
         numbers.update(zip((s.name for s in ct.strides), values, strict=False))
         cotangents.append(CotangentPlan(stored.index(ct.of), copied))
+    zeros = [*backward.zeros, *(n for n in backward.passed_on if n not in given)]
     tapes = [_tape(tape, backward, launch, numbers) for tape in backward.tapes]
     numbers |= dict.fromkeys(backward.counted, 0)
     pool = [
@@ -190,7 +194,8 @@ def make_plan(
             _gradient(g, layouts[g.of], slots[g.of], specialisation, given, launch)
             for g in backward.gradients
         ),
-        tuple((slots[name], layouts[name]) for name in backward.zeros),
+        tuple((slots[name], layouts[name]) for name in zeros),
+        tuple((slots[n], stored.index(n)) for n in backward.passed_on if n in given),
         tuple(tapes),
         tuple(numbers.values()),
         picker([pool.index(p.name) for p in backward.kernel.params]),

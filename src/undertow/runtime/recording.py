@@ -12,7 +12,7 @@ from undertow.analysis.exclusive import Exclusive
 from undertow.analysis.launch import Launch, at_launch, uniform
 from undertow.errors import LaunchError
 from undertow.evaluate.launch import without_memory
-from undertow.ir import Access, Kernel, Op, walk
+from undertow.ir import OPS, Access, Kernel, Op, walk
 from undertow.runtime.arguments import Pick, picker
 from undertow.runtime.geometry import Layout, is_dense, meets_itself, repeats
 from undertow.runtime.plan import Plan, make_plan, settle
@@ -240,7 +240,7 @@ def _accesses(kernel: Kernel, name: str) -> list[Op]:
     return [
         op
         for op in walk(kernel.body)
-        if op.opcode in ("load", "store") and op.operands[0].name == name
+        if OPS[op.opcode].kind == "memory" and op.operands[0].name == name
     ]
 
 

@@ -89,6 +89,8 @@ class Backward:
         cotangents: how each active output's cotangent is addressed.
         gradients: one for each differentiated input that has a gradient at all.
         zeros: differentiated inputs on which no active output depends.
+        passed_on: differentiated buffers that are only added to: the gradient of what
+            stood there before is the cotangent of what came of it.
         stores: what is known of the forward's stores.
         recomputed: names of the values that the backward computes again.
         tapes: what loops carry that is kept from the primal sweep for the reverse one.
@@ -102,6 +104,7 @@ class Backward:
     cotangents: tuple[StridedCotangent, ...]
     gradients: tuple[Gradient, ...]
     zeros: tuple[str, ...]
+    passed_on: tuple[str, ...]
     stores: tuple[OutputStores, ...]
     recomputed: tuple[str, ...]
     tapes: tuple[Tape, ...] = ()
@@ -155,6 +158,7 @@ class Task:
         activity: which values carry a derivative from one to the other.
         useful: the targets that depend on an input.
         in_place: pointers that are both loaded and stored to.
+        added: names of the pointers that are added to.
     """
 
     forward: Kernel
@@ -163,6 +167,7 @@ class Task:
     activity: Activity
     useful: tuple[Value, ...]
     in_place: tuple[Value, ...]
+    added: frozenset[str]
 
     @staticmethod
     def of(
@@ -186,7 +191,7 @@ class Task:
         _refuse_fp8(forward, active)
         useful = tuple(p for p in targets if _useful(forward, p, active))
         in_place = tuple(p for p in forward.pointers if p.name in found.in_place)
-        return Task(forward, inputs, targets, active, useful, in_place)
+        return Task(forward, inputs, targets, active, useful, in_place, found.added)
 
 
 def _chosen(
@@ -283,6 +288,7 @@ def _differentiate(task: Task, atomic: Collection[str], followed: bool) -> Backw
         counter = turn_counter(forward, tuple(counted), names.fresh("turns_ptr"))
         refuse_overwritten(counter.body, task.in_place)
     params = _parameters(forward, body, cotangents, written, layouts.values(), kept)
+    unplaced = [p.name for p, g in gradients.items() if g not in placing.placements]
     stem = forward.name.removesuffix("_fwd").removesuffix("_forward")
     return Backward(
         forward,
@@ -293,7 +299,8 @@ def _differentiate(task: Task, atomic: Collection[str], followed: bool) -> Backw
             for p, g in gradients.items()
             if g in placing.placements
         ),
-        tuple(p.name for p, g in gradients.items() if g not in placing.placements),
+        tuple(name for name in unplaced if name not in task.added),
+        tuple(name for name in unplaced if name in task.added),
         stores,
         _recomputed(body),
         kept,
@@ -335,7 +342,7 @@ def _passes(op: Op) -> bool:
 
 def _useful(forward: Kernel, output: Value, active: Activity) -> bool:
     return any(
-        op.opcode == "store"
+        op.opcode in ("store", "atomic_add")
         and op.operands[0] is output
         and (value := Access.of(op).value) is not None
         and active.active(value)

@@ -61,8 +61,8 @@ def push_forward(
     outputs: Collection[str] | None = None,
 ) -> Jvp:
     """The forward mode of `kernel`; arguments and errors as of `differentiate`."""
-    forward = simplify(kernel)
-    task, names = Task.of(forward, wrt, outputs), Names(forward)
+    task = Task.of(simplify(kernel), wrt, outputs)
+    forward, names = task.forward, Names(task.forward)
     pointers: dict[Value, Value] = {}
     for p in dict.fromkeys((*task.inputs, *task.targets)):
         assert isinstance(p.type, PointerType)
@@ -93,8 +93,8 @@ class _Push:
             copy(self.b, op, self.env)
             if op.opcode == "load":
                 self.load(op)
-            elif op.opcode == "store":
-                self.store(op)
+            elif op.opcode in ("store", "atomic_add"):
+                self.write(op)
             elif any(v in self.tangents for v in op.operands) and self.active(op):
                 self.push(op)
 
@@ -223,12 +223,12 @@ class _Push:
             mask, zero = self.env[access.mask], self.b.const(0.0, type)
             self.tangents[op.result] = self.b.pointwise("select", mask, zero, other)
 
-    def store(self, op: Op) -> None:
+    def write(self, op: Op) -> None:
         access = Access.of(op)
         pointer = self.pointers.get(access.base)
         if pointer is not None and access.value is not None:
-            tangent = self.tangent(access.value)
-            self.b.store(self.at(access, pointer, value=tangent))
+            write = self.b.store if op.opcode == "store" else self.b.atomic_add
+            write(self.at(access, pointer, value=self.tangent(access.value)))
 
     def branch(self, op: Op) -> None:
         """Both branches yield their values, then tangents of those that are floats."""
@@ -275,4 +275,6 @@ class _Push:
         results = b.emit(op.opcode, operands, types, dict(op.attrs), (block,))
         self.env.update(zip(op.results, results, strict=False))
         ends = zip(places, results[len(op.results) :], strict=True)
-        self.tangents.update((op.results[p], t) for p, t in ends)
+        for place, t in ends:
+            if self.task.activity.active(op.results[place]):  # no maximum that cancels
+                self.tangents[op.results[place]] = t

@@ -30,7 +30,7 @@ from undertow.transform.logistic import Logistic
 from undertow.transform.loops import loop, record
 from undertow.transform.padding import finite_where
 from undertow.transform.rebuild import Env, Handlers, copy, drop, rebuild, remove_dead
-from undertow.transform.special import SPECIAL, store
+from undertow.transform.special import SPECIAL, accumulate, store
 from undertow.transform.sweep import Buffers, State, refusal
 from undertow.transform.tapes import Tapes, without_idle_tapes
 
@@ -82,6 +82,8 @@ def sweep(s: State, ops: Iterable[Op]) -> None:
         s.b.loc = op.loc.unnamed
         if op.opcode == "store":
             store(s, op)
+        elif op.opcode == "atomic_add":
+            accumulate(s, op)
         elif op.opcode == "if":
             branch(s, op, recompute, sweep)
         elif op.is_loop:

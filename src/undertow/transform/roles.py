@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from undertow.analysis.addresses import Addresses
 from undertow.analysis.exclusive import Exclusive, Shared
@@ -16,10 +17,17 @@ from undertow.transform.place import Path, Placed, apart, find, inexact, visit
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What a kernel does with each of its pointers, by parameter name."""
+    """What a kernel does with each of its pointers, by parameter name.
+
+    Attributes:
+        loaded: those that it reads.
+        stored: those that it writes, by stores or by atomic additions.
+        added: those of them that it adds to.
+    """
 
     loaded: frozenset[str]
     stored: frozenset[str]
+    added: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -36,12 +44,12 @@ class Roles:
 
 def roles(kernel: Kernel) -> Roles:
     """Reads the roles of the pointers off the memory ops."""
-    loaded: set[str] = set()
-    stored: set[str] = set()
+    found: dict[str, set[str]] = {"load": set(), "store": set(), "atomic_add": set()}
     for op in walk(kernel.body):
-        if op.opcode in ("load", "store", "atomic_add"):
-            (loaded if op.opcode == "load" else stored).add(op.operands[0].name)
-    return Roles(frozenset(loaded), frozenset(stored))
+        if op.opcode in found:
+            found[op.opcode].add(op.operands[0].name)
+    loaded, stored, added = map(frozenset, found.values())
+    return Roles(loaded, stored | added, added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class OutputStores:
 def output_stores(
     forward: Kernel, targets: Iterable[Value], axes: Collection[int], followed: bool
 ) -> tuple[OutputStores, ...]:
-    """What is known of the stores to each of `targets`.
+    """What is known of the stores to each of `targets` that has any.
 
     Raises:
         UnsupportedError: several stores of one program may meet, which one is the last
@@ -75,6 +83,8 @@ def output_stores(
     found: list[OutputStores] = []
     for target in targets:
         ops = last_stores(forward, target)
+        if not ops:  # only added to, where any number of additions may meet
+            continue
         finding = find(addresses, ops, axes)
         several = not _one_at_a_time(ops)
         if several and isinstance(finding, Shared) and not followed:
@@ -153,21 +163,23 @@ def _refuse_crossing(loop: Op) -> None:
 
 
 def refuse_unordered(forward: Kernel) -> None:
-    """Refuses atomic updates, and loads of what the kernel itself has stored."""
+    """Refuses loads of what the kernel itself has written, in whatever order.
+
+    Of what it adds to atomically, loads and stores are refused wherever they stand:
+    other programs' additions come before or after them.
+    """
     written: dict[Value, Op] = {}
+    added = {
+        op.operands[0]: op for op in walk(forward.body) if op.opcode == "atomic_add"
+    }
     for op in walk(forward.body):
         if op.opcode == "for":
             _refuse_step(op)
         if op.is_loop:
             _refuse_crossing(op)
     for op in walk(forward.body):
-        if op.opcode == "atomic_add":
-            raise UnsupportedError(
-                f"atomic updates of `{op.operands[0].name}` are not differentiated",
-                loc=op.loc,
-                why="programs add to one element in no fixed order",
-                hint="store one partial result a program and sum outside of the kernel",
-            )
+        if op.opcode in ("load", "store") and op.operands[0] in added:
+            _refuse_accumulated(op, added[op.operands[0]])
         if op.opcode == "store":
             written.setdefault(op.operands[0], op)
         elif op.opcode == "load" and op.operands[0] in written:
@@ -178,6 +190,17 @@ def refuse_unordered(forward: Kernel) -> None:
                 why=f"it was written on line {line}",
                 hint="keep the value in a variable, or use two launches",
             )
+
+
+def _refuse_accumulated(op: Op, addition: Op) -> NoReturn:
+    verb = "read" if op.opcode == "load" else "written"
+    raise UnsupportedError(
+        f"`{op.operands[0].name}` is {verb} and added to atomically in one kernel",
+        loc=op.loc,
+        why=f"line {addition.loc.line} adds to it, and which programs have done so by "
+        "then is left open",
+        hint="use two launches, or fill the buffer before the launch",
+    )
 
 
 def refuse_overwritten(body: Block, in_place: Collection[Value]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from undertow.analysis.stabilisers import RunningMaximum, running_maxima
 from undertow.ir import Builder, Kernel, Op, Value
 from undertow.transform.fold import constant, fold
-from undertow.transform.rebuild import Env, copy, rebuild, remove_dead, with_body
+from undertow.transform.rebuild import Env, copy, drop, rebuild, remove_dead, with_body
 
 
 def without_running_maxima(
@@ -46,7 +46,7 @@ def _in_two(b: Builder, found: RunningMaximum, env: Env) -> Value:
     """Builds the loop that finds the maximum, and the one that uses it."""
     op, index = found.loop, found.index
     first: Env = dict(env)
-    copy(b, op, first)
+    copy(b, op, first, {"store": drop, "atomic_add": drop})  # left to the second one
     maximum = first[op.results[index]]
     (body,) = op.regions
     kept = [k for k in range(len(op.results)) if k != index]

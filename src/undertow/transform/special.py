@@ -213,6 +213,14 @@ def store(s: State, op: Op) -> None:
     _overwrite(s, place, s.mask(access))
 
 
+def accumulate(s: State, op: Op) -> None:
+    """The cotangent of the sum is that of each term, and of what it started from."""
+    access = Access.of(op)
+    source = s.buffers.cotangents.get(access.base)
+    if source is not None and access.value and s.activity.active(access.value):
+        s.add(access.value, _stored_cotangent(s, access, source))
+
+
 def _stored_cotangent(s: State, access: Access, source: Value) -> Cotangent:
     assert access.value is not None
     type, mask = access.value.tensor_type, s.mask(access)
