@@ -68,13 +68,13 @@ seen: list[dict[str, Any]] = []
 @pytest.fixture
 def on_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Launches CPU tensors by way of Triton, which the evaluator stands in for."""
-    binder = Binder(square)
 
-    def run(jit: object, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+    def run(jit: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        binder = Binder(jit)
         values, _ = binder.bind(args, kwargs)
         named = dict(zip(binder.names, values, strict=True))
         seen.append({**named, **kwargs})
-        forward = capture(square, *binder.types(values))
+        forward = capture(jit, *binder.types(values))
         extents = grid(named) if callable(grid) else grid
         evaluate.run(forward, {p.name: named[p.name] for p in forward.params}, extents)
 
@@ -170,3 +170,118 @@ def test_on_the_device(order: str):
         kernel[grid](x, y, n)
         y.backward(ct)
         close(x.grad, 2 * ct * x.detach())
+
+
+# -- kernels that change what an output holds --
+
+
+@triton.jit
+def add_square(x_ptr, y_ptr, n, BLOCK: tl.constexpr, ROUNDS: tl.constexpr):
+    """Adds to one number."""
+    for i in tl.static_range(ROUNDS):
+        offs = (tl.program_id(0) * ROUNDS + i) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+        tl.atomic_add(y_ptr, tl.sum(x * x))
+
+
+@triton.jit
+def double(x_ptr, n, BLOCK: tl.constexpr, ROUNDS: tl.constexpr):
+    """In place."""
+    offs = tl.program_id(0) * BLOCK * ROUNDS + tl.arange(0, BLOCK * ROUNDS)
+    mask = offs < n
+    tl.store(x_ptr + offs, 2 * tl.load(x_ptr + offs, mask=mask), mask=mask)
+
+
+@triton.jit
+def split(x_ptr, y_ptr, n, BLOCK: tl.constexpr, ROUNDS: tl.constexpr):
+    """Stores, unless another program adds its part."""
+    offs = tl.program_id(0) * BLOCK // ROUNDS + tl.arange(0, BLOCK // ROUNDS)
+    x = 3 * tl.load(x_ptr + offs, mask=offs < n)
+    if ROUNDS == 1:
+        tl.store(y_ptr + offs, x, mask=offs < n)
+    else:
+        tl.atomic_add(y_ptr + offs, x, mask=offs < n)
+
+
+def two_ways(jit: Any, **options: Any) -> Differentiable:
+    """A kernel whose tuner runs both of its configurations and prefers the second."""
+    configs = [
+        triton.Config({"BLOCK": 64, "ROUNDS": 1}),
+        triton.Config({"BLOCK": 16, "ROUNDS": 2}),
+    ]
+
+    def do_bench(call: Callable[[], None], quantiles: object) -> list[float]:
+        call()
+        return [float(seen[-1]["ROUNDS"] == 1)] * 3
+
+    tuner = triton.autotune(configs, key=["n"], do_bench=do_bench, **options)
+    return differentiable(tuner(jit))
+
+
+REPEATED = r"autotune would run `{}` several times on `{}`, which each run changes"
+
+
+@pytest.mark.usefixtures("on_triton")
+@pytest.mark.parametrize(
+    "options",
+    [{"restore_value": ["y_ptr"]}, {"reset_to_zero": ["y_ptr"]}],
+    ids=["restored", "reset"],
+)
+def test_sums_begin_anew_in_each_tuning_run(options: dict[str, list[str]]):
+    kernel = two_ways(add_square, **options)
+    for _ in range(2):
+        x, y = leaf(N), torch.zeros(1)
+        kernel[grid](x, y, N)
+        close(y.detach(), x.detach().square().sum()[None])
+        y.backward(torch.tensor([3.0]))
+        close(x.grad, 6 * x.detach())
+
+
+@pytest.mark.usefixtures("on_triton")
+def test_sums_that_go_on_from_tuning_runs_are_refused():
+    x, y = leaf(N), torch.zeros(1)
+    with pytest.raises(LaunchError, match=REPEATED.format("add_square", "y_ptr")) as e:
+        two_ways(add_square)[grid](x, y, N)
+    assert e.value.hint == 'pass restore_value=["y_ptr"] to triton.autotune'
+    assert "tl.atomic_add(y_ptr, tl.sum(x * x))" in str(e.value)
+    assert not y.any()
+    h = leaf(1)
+    y = h * 5
+    with pytest.raises(LaunchError, match=REPEATED.format("add_square", "y_ptr")):
+        two_ways(add_square, reset_to_zero=["y_ptr"])[grid](x, y, N)
+    two_ways(add_square, restore_value=["y_ptr"])[grid](x, y, N)
+    y.backward()
+    close(h.grad, torch.tensor([5.0]))
+
+
+@pytest.mark.usefixtures("on_triton")
+def test_changes_in_place_are_refused_or_made_once():
+    x, ct = leaf(N), torch.randn(N)
+    y = x * 1
+    with pytest.raises(LaunchError, match=REPEATED.format("double", "x_ptr")):
+        two_ways(double)[grid](y, N)
+    two_ways(double, restore_value=["x_ptr"])[grid](y, N)
+    close(y.detach(), 2 * x.detach())
+    y.backward(ct)
+    close(x.grad, 2 * ct)
+
+
+@pytest.mark.usefixtures("on_triton")
+def test_a_configuration_that_adds_is_refused_when_it_is_chosen():
+    with pytest.raises(LaunchError, match=REPEATED.format("split", "y_ptr")):
+        two_ways(split)[(100,)](leaf(N), torch.zeros(N), N)
+
+
+@pytest.mark.usefixtures("on_triton")
+def test_hooks_and_single_configurations_are_trusted():
+    def clear(named: dict[str, Any], reset_only: bool = False) -> None:
+        named["y_ptr"].zero_()
+
+    one = triton.autotune([triton.Config({"BLOCK": 16, "ROUNDS": 2})], key=["n"])
+    hooked = two_ways(add_square, pre_hook=clear)
+    for kernel in (hooked, differentiable(one(add_square))):
+        x, y = leaf(N), torch.zeros(1)
+        kernel[grid](x, y, N)
+        close(y.detach(), x.detach().square().sum()[None])
+        y.backward()
+        close(x.grad, 2 * x.detach())

@@ -112,6 +112,8 @@ class Differentiable:
                 if tensor.requires_grad:
                     call = Call(self, grid, args, kwargs)
                     call.bind(found, key, values, total)
+                    if self._layers.tuned:
+                        self._layers.refuse_repeated(call.specialisation, call.tensors)
                     return autograd.launch(call)
         result = self.launch_plainly(found, grid, args, kwargs, values, tensors)
         _increment_version(found.take_stored(values))
@@ -205,6 +207,7 @@ class Differentiable:
             if isinstance(found, UndertowError):
                 raise copy.copy(found)
         call.settle(found, key, values, total)
+        self._layers.refuse_repeated(call.specialisation, call.tensors)
 
 
 _FUNCTORCH: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]

@@ -44,6 +44,7 @@ class Specialisation:
         forward: the kernel as captured, or with aliased parameters made one.
         stored: the pointers it stores to, in its order.
         outputs: those of them that point to floats.
+        changed: those of the outputs that it also reads or adds to.
         tensors: the pointers it stores to, then those that it only loads.
         scalars: its other parameters.
         take_tensors: takes those of `tensors` out of a launch's values.
@@ -59,6 +60,7 @@ class Specialisation:
         self.stored = tuple(n for n in pointers if n in found.stored)
         floats = [p.name for p in forward.pointers if element(p).is_float]
         self.outputs = frozenset(n for n in self.stored if n in floats)
+        self.changed = self.outputs & (found.loaded | found.added)
         self.tensors = (*self.stored, *(n for n in pointers if n in found.inputs))
         self.scalars = tuple(p.name for p in forward.params if p.name not in pointers)
         for axis in range(3):

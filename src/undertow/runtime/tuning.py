@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
 from triton.runtime.autotuner import Autotuner, Heuristics
 
 from undertow import frontend
 from undertow.errors import LaunchError
+from undertow.ir import walk
+from undertow.runtime.specialisation import Specialisation
 
 
 class Layers:
@@ -61,6 +64,46 @@ class Layers:
                 for name, rule in layer.values.items():
                     total[name] = rule({**named, **total})
         return total
+
+    def refuse_repeated(self, spec: Specialisation, tensors: Sequence[Tensor]) -> None:
+        """Refuses a kernel that would go on from what tuning runs left in its outputs.
+
+        A first launch runs it many times, and only the last run is recorded.
+
+        Raises:
+            LaunchError: the tuner was not told to put back what an output held.
+        """
+        for layer in self._layers:
+            if isinstance(layer, Autotuner) and _runs_several(layer):
+                for name in sorted(spec.changed):
+                    if name in layer.restore_value:
+                        continue
+                    old = tensors[spec.tensors.index(name)]
+                    if name not in layer.reset_to_zero or old.requires_grad:
+                        raise _repeated(spec, name)
+
+
+def _runs_several(tuner: Autotuner) -> bool:
+    """Whether it tries configurations; hooks of the user's see to the outputs."""
+    hooks = tuner.user_defined_pre_hook or any(c.pre_hook for c in tuner.configs)
+    return len(tuner.configs) > 1 and not hooks
+
+
+def _repeated(spec: Specialisation, name: str) -> LaunchError:
+    writes = [
+        op
+        for op in walk(spec.forward.body)
+        if op.opcode in ("store", "atomic_add") and op.operands[0].name == name
+    ]
+    return LaunchError(
+        f"autotune would run `{spec.forward.name}` several times on `{name}`, which "
+        "each run changes",
+        loc=writes[0].loc,
+        kernel=spec.forward.name,
+        why="the first launch tries every configuration, and then begins with what "
+        "these runs left",
+        hint=f'pass restore_value=["{name}"] to triton.autotune',
+    )
 
 
 def _configuration(
