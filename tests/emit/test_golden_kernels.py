@@ -28,6 +28,7 @@ GOLDEN: dict[str, tuple[str, torch.dtype]] = {
     "attention": ("attention-causal", torch.float32),
     "recurrence": ("recurrence-odd", torch.float32),
     "scatter_add": ("weighted_histogram-outliers", torch.float32),
+    "linear_recurrence": ("linear_recurrence-padded", torch.float32),
     "while_loop": ("relax-several", torch.float32),
 }
 

@@ -41,24 +41,56 @@ def test_one_bit_wraps_around(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "steps"),
     [
-        "%t = arith.subf %p, %q : f32",
-        "%t = arith.addf %p, %p : f32",
-        "%s = arith.negf %q : f32\n%t = arith.addf %p, %s : f32",
-        "%t = arith.addf %p, %a : f32",
+        ("%t = arith.subf %p, %q : f32", "sub"),
+        ("%t = arith.addf %p, %p : f32", "add"),
+        ("%s = arith.negf %q : f32\n%t = arith.addf %p, %s : f32", "neg add"),
+        ("%t = arith.addf %p, %a : f32", "broadcast add"),
     ],
 )
-def test_other_functions_are_refused(body: str) -> None:
+def test_other_functions_are_a_tree(body: str, steps: str) -> None:
+    splat = "%x = tt.splat %a : f32 -> tensor<4xf32>\n"
+    found = [line.split("= ")[1].split("(")[0] for line in ops(
+        splat + reduce(body, "tensor<4xf32>")
+    )]  # fmt: skip
+    assert [name for name in found if name not in ("reshape", "store")] == (
+        ["broadcast", *("split " + steps).split() * 2]
+    )
+
+
+@pytest.mark.parametrize("nan", ["%n, %g", "%g, %n"])
+@pytest.mark.parametrize(("compare", "kind"), [("ogt", "max"), ("olt", "min")])
+def test_an_extreme_that_passes_a_nan_on(compare: str, kind: str, nan: str) -> None:
+    body = f"""
+    %g = arith.cmpf {compare}, %p, %q : f32
+    %n = arith.cmpf une, %p, %p : f32
+    %m = arith.ori {nan} : i1
+    %t = arith.select %m, %p, %q : f32
+    """.strip()
+    splat = "%x = tt.splat %a : f32 -> tensor<4x8xf32>\n"
+    found = ops(splat + reduce(body, "tensor<4x8xf32>", axis=1))
+    assert found[1] == f"%6 = reduce(%5) <axis=1, kind='{kind}'> : f32[4]"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("cf.cond_br %c, ^bb1, ^bb2", "that branches"),
+        ("%t = tt.gather %p[%q] : (f32, f32) -> f32", "that is more than elementwise"),
+    ],
+)
+def test_functions_that_are_refused(body: str, kind: str) -> None:
+    text = reduce(body, "tensor<4xf32>")
+    if "cond_br" in body:
+        text = text.replace(body, f"{body}\n^bb1:\n^bb2:\n%t = arith.addf %p, %q : f32")
     with pytest.raises(UnsupportedError) as error:
-        lift(
-            "%x = tt.splat %a : f32 -> tensor<4xf32>\n" + reduce(body, "tensor<4xf32>")
-        )
+        lift(f"%x = tt.splat %a : f32 -> tensor<4xf32>\n{text}")
     assert str(error.value) == (
-        "`tl.reduce` with a custom function is not supported\n"
+        f"`tl.reduce` with a function {kind} is not supported\n"
         "  --> k.py:7, in kernel `k`\n"
-        "  = only sums, products, extremes, their positions, and bits are known\n"
-        "hint: write it with `tl.sum`, `tl.max` and elementwise operations"
+        "  = it is applied to all elements at once\n"
+        "hint: write it with elementwise operations, `tl.where` among them"
     )
 
 
@@ -156,23 +188,17 @@ def test_the_value_may_be_folded_to_a_maximum() -> None:
         "%i = tt.splat %n : i32 -> tensor<4x8xi32>",
     ],
 )
-def test_pairs_of_other_things_are_refused(indices: str) -> None:
+def test_pairs_of_other_things_are_a_tree(indices: str) -> None:
     splat = SPLAT.format(operand="%a", type="f32")
-    with pytest.raises(UnsupportedError) as error:
-        lift(f"{splat}\n{indices}\n{pair('arith.cmpf ogt', 'f32', 0, tie=True)}")
-    assert str(error.value) == (
-        "a reduction of pairs other than value and position is not supported\n"
-        "  --> k.py:7, in kernel `k`\n"
-        "  = it selects from the second tensor where the first is extreme\n"
-        "hint: compare `tl.argmax` with the positions, and sum under that mask"
-    )
+    found = ops(f"{splat}\n{indices}\n{pair('arith.cmpf ogt', 'f32', 0, tie=True)}")
+    assert "reduce" not in "".join(found)
+    assert sum("= select" in line for line in found) == 4
 
 
-def test_the_last_of_equal_ones_is_refused() -> None:
+def test_the_last_of_equal_ones_is_a_tree() -> None:
     splat = SPLAT.format(operand="%a", type="f32")
     region = pair("arith.cmpf ogt", "f32", 0, tie=True).replace("cmpi slt", "cmpi sgt")
-    with pytest.raises(UnsupportedError, match="custom function"):
-        lift(f"{splat}\n{ALONG[0]}\n{region}")
+    assert "reduce" not in "".join(ops(f"{splat}\n{ALONG[0]}\n{region}"))
 
 
 # -- sums of prefixes --
@@ -196,9 +222,43 @@ def test_a_scan_by_addition(reverse: bool) -> None:
     assert ops(body)[1] == f"%6 = {expected}"
 
 
-def test_other_scans_are_refused() -> None:
-    with pytest.raises(UnsupportedError) as error:
-        lift(scan("%t = arith.mulf %p, %q : f32", "f32"))
-    assert str(error.value).splitlines()[0] == (
-        "`tl.associative_scan` and `tl.cumprod` are not supported yet"
+def test_a_scan_by_multiplication() -> None:
+    body = scan("%t = arith.mulf %q, %p : f32", "f32")
+    assert (
+        ops(body)[1] == "%6 = scan(%5) <axis=1, kind='prod', reverse=False> : f32[4,8]"
     )
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("gain", [0, 1])
+def test_a_scan_of_pairs_is_a_recurrence(gain: int, fused: bool, reverse: bool) -> None:
+    (a, x), (c, y) = ("pq", "uv") if gain == 0 else ("qp", "vu")
+    step = f"%s = math.fma %{c}, %{x}, %{y} : f32"
+    if not fused:
+        step = f"%m = arith.mulf %{x}, %{c} : f32\n%s = arith.addf %{y}, %m : f32"
+    results = "%t, %s" if gain == 0 else "%s, %t"
+    block = ", ".join(f"%{name}: f32 loc(unknown)" for name in "pquv")
+    body = f"""
+    %x = tt.splat %a : f32 -> tensor<4x8xf32>
+    %z = math.exp %x : tensor<4x8xf32>
+    %r:2 = "tt.scan"(%x, %z) <{{axis = 1 : i32, reverse = {str(reverse).lower()}}}> ({{
+    ^bb0({block}):
+    %t = arith.mulf %{c}, %{a} : f32
+    {step}
+    tt.scan.return {results} : f32, f32
+    }}) : (tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+    """.strip()
+    pair = "%5, %6" if gain == 0 else "%6, %5"
+    first = pair.split(",")[0]
+    assert ops(body)[2:4] == [
+        f"%7 = scan({first}) <axis=1, kind='prod', reverse={reverse}> : f32[4,8]",
+        f"%8 = recurrence({pair}) <axis=1, reverse={reverse}> : f32[4,8]",
+    ]
+
+
+def test_other_scans_are_a_tree() -> None:
+    found = ops(scan("%t = arith.maxnumf %p, %q : f32", "f32"))
+    assert "scan" not in "".join(found)
+    # the prefixes and the totals of each of three steps
+    assert sum("= maxnum" in line for line in found) == 6

@@ -2,6 +2,7 @@
 
 from kernels import (
     addition_cases,
+    combine_cases,
     loop_cases,
     maximum_cases,
     other_cases,
@@ -17,6 +18,7 @@ __all__ = [
     "CASES",
     "Case",
     "addition_cases",
+    "combine_cases",
     "gelu_tanh",
     "loop_cases",
     "maximum_cases",

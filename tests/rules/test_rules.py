@@ -126,6 +126,31 @@ def test_a_reduction_agrees_with_differences(kind: str, axis: int) -> None:
     check(reduction(kind, axis), args, (1,))
 
 
+def scanning(kind: str, axis: int, reverse: bool) -> Kernel:
+    """Writes what `kind` makes of x, and of a gain too if it is a recurrence."""
+    names = ("x_ptr", "a_ptr", "y_ptr")[:: 1 if kind == "recurrence" else 2]
+    x, *a, y = (Value(PointerType(F32), name) for name in names)
+    b = Builder()
+    if a:
+        found = b.recurrence(tile(b, a[0]), tile(b, x), axis, reverse=reverse)
+    else:
+        found = b.scan(tile(b, x), kind, axis, reverse=reverse)
+    rows = b.range(4, 0, SHAPE)
+    offsets = b.pointwise("mul", rows, b.const(8, rows.tensor_type))
+    b.store(Access(y, (offsets, b.range(8, 1, SHAPE)), found, None, None))
+    return verify(Kernel("f", (x, *a, y), b.block))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("kind", ["sum", "prod", "recurrence"])
+def test_a_scan_agrees_with_differences(kind: str, axis: int, reverse: bool) -> None:
+    args = {"x_ptr": drawn(-2.0, 2.0, 0), "y_ptr": torch.zeros(32)}
+    if kind == "recurrence":
+        args["a_ptr"] = drawn(-1.0, 1.0, 1)
+    check(scanning(kind, axis, reverse), args, (1,))
+
+
 @pytest.mark.parametrize("zeros", [1, 2, 8])
 def test_a_product_with_zeros_has_the_products_of_the_others(zeros: int) -> None:
     x = drawn(0.5, 2.0, 0).reshape(SHAPE)

@@ -120,11 +120,14 @@ def gather(x_ptr, index_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 @differentiable
 @triton.jit
-def products(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Has no derivative."""
+def assembly(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """A copy, which has no derivative as it stands."""
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
-    tl.store(y_ptr + offs, tl.cumprod(x, axis=0), mask=offs < n)
+    y = tl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
+    tl.store(y_ptr + offs, y, mask=offs < n)
 
 
 def launch_scale(x: Tensor, w: Tensor, y: Tensor, block: int = 32) -> Tensor:

@@ -97,7 +97,8 @@ class Expressions:
             "flip": self.flip,
             "gather": self.gather,
             "reduce": self.reduce,
-            "scan": lambda op: spelling.scan(op, self.full(op.operands[0])),
+            "scan": self.scan,
+            "recurrence": self.recurrence,
             "dot": self.dot,
             "load": self.load,
             **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit"), self.test),
@@ -354,6 +355,15 @@ class Expressions:
             return call(function, text, f"axis={axis}")
         name = self.combines.setdefault(kind, f"_{kind}")
         return call("tl.reduce", text, str(axis), name)
+
+    def scan(self, op: Op) -> Text:
+        function, axis = spelling.SCANS[op.str_attr("kind")], op.int_attr("axis")
+        return spelling.scan(op, function, self.full(op.operands[0]), f"axis={axis}")
+
+    def recurrence(self, op: Op) -> Text:
+        name = self.combines.setdefault("recurrence", "_recurrence")
+        pair, axis = ", ".join(map(self.full, op.operands)), str(op.int_attr("axis"))
+        return spelling.scan(op, "tl.associative_scan", f"({pair})", axis, name)
 
     def dot(self, op: Op) -> Text:
         """``tl.dot(a, b, c)``, without a `c` that is zero."""

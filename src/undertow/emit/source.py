@@ -10,11 +10,12 @@ from undertow.emit.statements import Writer
 from undertow.ir import I64, Kernel, TensorType, Value, walk
 
 COMBINES = {
-    "prod": "a * b",
-    "and": "a & b",
-    "or": "a | b",
+    "prod": ("a, b", "a * b"),
+    "and": ("a, b", "a & b"),
+    "or": ("a, b", "a | b"),
+    "recurrence": ("a, x, b, y", "a * b, x * b + y"),
 }
-"""Bodies of the combine functions that `tl` does not bring, by kind of reduction."""
+"""Combine functions that `tl` does not bring: arguments and result, by kind."""
 
 
 def emit(
@@ -38,7 +39,7 @@ def emit(
     body = [*_docstring(list(docstring)), *guards, *lines]
     text = "\n".join(["@triton.jit", *signature(kernel.name, parameters), *body])
     helpers = [
-        _combine(name, COMBINES[kind]) for kind, name in expressions.combines.items()
+        _combine(name, *COMBINES[kind]) for kind, name in expressions.combines.items()
     ]
     imports = ["import triton", "import triton.language as tl"]
     if "libdevice." in text:
@@ -98,5 +99,5 @@ def _docstring(lines: list[str]) -> list[str]:
     return [f'    """{first}', *(f"    {r}" if r else "" for r in rest), '    """']
 
 
-def _combine(name: str, body: str) -> str:
-    return f"@triton.jit\ndef {name}(a, b):\n    return {body}"
+def _combine(name: str, arguments: str, result: str) -> str:
+    return f"@triton.jit\ndef {name}({arguments}):\n    return {result}"

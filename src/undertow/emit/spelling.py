@@ -67,10 +67,14 @@ REDUCTIONS: dict[str, str] = {
 """Kinds of `reduce` for which `tl` has a function."""
 
 
-def scan(op: Op, of: str) -> Text:
-    """The sums of prefixes of `of`, or of suffixes."""
+SCANS: dict[str, str] = {"sum": "tl.cumsum", "prod": "tl.cumprod"}
+"""The function of `tl` for each kind of `scan`."""
+
+
+def scan(op: Op, function: str, *arguments: str) -> Text:
+    """A call of a scan, in the order of `op`."""
     order = ("reverse=True",) if op.attrs["reverse"] else ()
-    return call("tl.cumsum", of, f"axis={op.int_attr('axis')}", *order)
+    return call(function, *arguments, *order)
 
 
 def as_unsigned(text: Text, of: DType) -> Text:

@@ -75,7 +75,7 @@ class Writer:
     # -- deciding --------------------------------------------------------------------
 
     def needs_variable(self, op: Op, value: Value) -> bool:
-        if op.opcode in ("if", "split"):
+        if op.opcode in ("if", "split", "recurrence"):
             return True
         if written_in_place(op):
             return False
@@ -239,7 +239,13 @@ class Writer:
             target, expression = "", self.expressions.build(op).text
         pairs = zip(left, op.results, strict=True)
         names = [name or self.name(r) for name, r in pairs]
+        if op.opcode == "split":  # a half that nobody wants
+            unused = [not self.uses.get(r) for r in op.results]
+            names = ["_" * u + name for u, name in zip(unused, names, strict=True)]
         self.given.update(zip(op.results, names, strict=True))
+        if op.opcode == "recurrence":  # a scan of pairs, the second of which is wanted
+            names.insert(0, self.names.fresh("_gain"))
+            target = ""
         target = target or f"{', '.join(names)} = "
         if op.opcode == "load":
             self.limits.operands(op, depth)

@@ -20,7 +20,7 @@ from undertow.evaluate.integers import (
     to_float,
     to_int,
 )
-from undertow.evaluate.structure import STRUCTURE, dot, reduction, scan
+from undertow.evaluate.structure import STRUCTURE, dot, recurrence, reduction, scan
 from undertow.ir import I1, Op, Value
 
 Meaning = Callable[[Op, torch.dtype | None], Fn]
@@ -116,5 +116,6 @@ PURE: dict[str, Meaning] = {
     "bitcast": _bitcast,
     "reduce": lambda op, float_dtype: reduction(op),
     "scan": lambda op, float_dtype: scan(op),
+    "recurrence": lambda op, float_dtype: recurrence(op),
     "dot": dot,
 }

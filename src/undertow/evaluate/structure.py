@@ -160,22 +160,42 @@ def reduction(op: Op) -> Fn:
     return reduced
 
 
+SCAN: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "sum": lambda x, dim: torch.cumsum(x, dim=dim, dtype=x.dtype),
+    "prod": lambda x, dim: torch.cumprod(x, dim=dim, dtype=x.dtype),
+}
+
+
 def scan(op: Op) -> Fn:
-    """The sums of prefixes, or of suffixes; half types accumulate in float32."""
-    axis = op.int_attr("axis")
-    dim, extent = axis + 1, op.operands[0].shape[axis]
+    """What `op` makes of each prefix, or suffix."""
+    combine = SCAN[op.str_attr("kind")]
+    return _along(op, lambda dim, x: combine(x, dim))
+
+
+def recurrence(op: Op) -> Fn:
+    """h[t] = a[t] * h[t - 1] + b[t], one element after the other."""
+
+    def states(dim: int, a: Tensor, b: Tensor) -> Tensor:
+        found = [b.select(dim, 0)]
+        for t in range(1, b.shape[dim]):
+            found.append(a.select(dim, t) * found[-1] + b.select(dim, t))
+        return torch.stack(found, dim)
+
+    return _along(op, states)
+
+
+def _along(op: Op, function: Callable[..., Tensor]) -> Fn:
+    """`function` of a dimension and the operands, reversed along it if `op` is."""
+    dim, shape = op.int_attr("axis") + 1, op.result.shape
     reverse = bool(op.attrs["reverse"])
 
-    def sums(x: Tensor) -> Tensor:
-        shape = list(x.shape)
-        shape[dim] = extent
-        x = x.expand(shape)
-        x = x.flip(dim) if reverse else x
-        wide = torch.float32 if is_small_float(x.dtype) else x.dtype
-        result = torch.cumsum(x, dim=dim, dtype=wide).to(x.dtype)
-        return result.flip(dim) if reverse else result
+    def scanned(*operands: Tensor) -> Tensor:
+        whole = [x.expand(-1, *shape) for x in torch.broadcast_tensors(*operands)]
+        if reverse:
+            return function(dim, *(x.flip(dim) for x in whole)).flip(dim)
+        return function(dim, *whole)
 
-    return sums
+    return scanned
 
 
 # -- products of matrices --------------------------------------------------------------

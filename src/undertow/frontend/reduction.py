@@ -2,17 +2,18 @@
 
 Triton keeps no name: `tl.sum` is a region that adds two elements, `tl.argmax` one that
 compares two pairs. A region is read into an expression tree and compared with the known
-ones.
+ones; any other function is applied as it stands, see `combine`.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
+from undertow.frontend import combine
 from undertow.frontend.context import Lifter, Row
 from undertow.frontend.structure import int_attr
 from undertow.frontend.ttir import MOp
-from undertow.ir import F32, F64, I1, I8, I32, I64, Value
+from undertow.ir import F32, F64, I1, I8, I32, I64, SCANS, Value
 
 Tree: TypeAlias = "str | tuple[Tree, ...]"
 
@@ -30,7 +31,12 @@ KINDS: dict[str, str] = {
 _BOOL_KINDS = {"sum": "xor", "prod": "and"}
 """Arithmetic on one bit wraps around."""
 
-_COMMUTATIVE = frozenset(("arith.andi", "arith.ori", "arith.cmpf oeq", "arith.cmpi eq"))
+_COMMUTATIVE = frozenset(
+    (
+        "arith.andi", "arith.ori", "arith.addf", "arith.mulf",
+        "arith.cmpf oeq", "arith.cmpi eq",
+    )
+)  # fmt: skip
 
 _GREATER = {
     "arith.cmpf ogt": ("argmax", "max", "arith.cmpf oeq"),
@@ -44,31 +50,22 @@ _GREATER = {
 
 
 def _reduce(lifter: Lifter, op: MOp) -> None:
-    axis = int_attr(op, "axis")
-    args, trees = _read_region(lifter, op)
-    values = lifter.values(op)
-    if len(values) == 1:
-        kind = _kind(args, trees[0])
-        if kind is None:
-            _refuse_custom(lifter, op)
+    b, axis, values = lifter.builder, int_attr(op, "axis"), lifter.values(op)
+    args, trees = _read_region(op)
+    kind = _kind(args, trees)
+    if kind is not None:
         if values[0].tensor_type.dtype == I1:
             kind = _BOOL_KINDS.get(kind, kind)
-        lifter.bind(op, lifter.builder.reduce(values[0], kind, axis))
+        lifter.bind(op, b.reduce(values[0], kind, axis))
         return
-    kinds = _arg_kinds(args, trees) if len(values) == 2 else None
-    if kinds is None:
-        _refuse_custom(lifter, op)
-    if not _counts_along(values[1], axis):
-        lifter.refuse(
-            op,
-            "a reduction of pairs other than value and position is not supported",
-            why="it selects from the second tensor where the first is extreme",
-            hint="compare `tl.argmax` with the positions, and sum under that mask",
-        )
+    kinds = _arg_kinds(args, trees)
+    if kinds is None or not _counts_along(values[1], axis):
+        lifter.bind(op, *combine.reduced(lifter, op))
+        return
     index_kind, value_kind = kinds
-    value = lifter.builder.reduce(values[0], value_kind, axis)
+    value = b.reduce(values[0], value_kind, axis)
     ordered = _signed(lifter, values[0]) if value_kind[0] == "u" else values[0]
-    lifter.bind(op, value, lifter.builder.reduce(ordered, index_kind, axis))
+    lifter.bind(op, value, b.reduce(ordered, index_kind, axis))
 
 
 def _signed(lifter: Lifter, value: Value) -> Value:
@@ -79,30 +76,18 @@ def _signed(lifter: Lifter, value: Value) -> Value:
     return b.pointwise("xor", value, b.const(-1 << type.dtype.bits - 1, type))
 
 
-def _refuse_custom(lifter: Lifter, op: MOp) -> NoReturn:
-    function = "tl.reduce" if op.name == "tt.reduce" else "tl.associative_scan"
-    lifter.refuse(
-        op,
-        f"`{function}` with a custom function is not supported",
-        why="only sums, products, extremes, their positions, and bits are known",
-        hint="write it with `tl.sum`, `tl.max` and elementwise operations",
-    )
+def _read_region(op: MOp) -> tuple[tuple[str, ...], list[Tree]]:
+    """The names of the region's arguments, and what it returns as trees over them.
 
-
-def _read_region(lifter: Lifter, op: MOp) -> tuple[tuple[str, ...], list[Tree]]:
-    """The names of the region's arguments, and what it returns as trees over them."""
-    region = op.regions[0]
-    if len(region.blocks) != 1:
-        _refuse_custom(lifter, op)
-    block = region.blocks[0]
-    args = tuple(arg.name for arg in block.args)
+    No trees where the region branches.
+    """
+    blocks = op.regions[0].blocks
+    args = tuple(arg.name for arg in blocks[0].args)
     known: dict[str, Tree] = {name: name for name in args}
-    for inner in block.ops:
+    for inner in blocks[0].ops:
         operands = tuple(known.get(name, "outside") for name in inner.operands)
         if inner.name in ("tt.reduce.return", "tt.scan.return"):
             return args, list(operands)
-        if len(inner.results) != 1:
-            _refuse_custom(lifter, op)
         head = inner.name
         if inner.name.startswith("arith.cmp"):
             head = f"{inner.name} {inner.words[0]}"
@@ -110,18 +95,31 @@ def _read_region(lifter: Lifter, op: MOp) -> tuple[tuple[str, ...], list[Tree]]:
             head = f"{inner.name} {inner.body}"
         if head in _COMMUTATIVE:
             operands = tuple(sorted(operands, key=repr))
-        known[inner.results[0]] = (head, *operands)
-    _refuse_custom(lifter, op)
+        for name in inner.results if len(inner.results) == 1 else ():
+            known[name] = (head, *operands)
+    return args, []
 
 
-def _kind(args: tuple[str, ...], tree: Tree) -> str | None:
+def _kind(args: tuple[str, ...], trees: list[Tree]) -> str | None:
+    """The kind of a reduction by one op, or by a selection that passes a NaN on."""
+    if len(args) != 2 or len(trees) != 1:
+        return None
+    tree = trees[0]
     if isinstance(tree, tuple) and len(tree) == 3 and set(tree[1:]) == set(args):
         return KINDS.get(str(tree[0]))
+    for first, second in (args, args[::-1]):
+        nan: Tree = ("arith.cmpf une", first, first)
+        for greater, kind in (("arith.cmpf ogt", "max"), ("arith.cmpf olt", "min")):
+            wins = _sorted("arith.ori", (greater, first, second), nan)
+            if tree == ("arith.select", wins, first, second):
+                return kind
     return None
 
 
 def _arg_kinds(args: tuple[str, ...], trees: list[Tree]) -> tuple[str, str] | None:
     """Kinds of index and value if the region is that of `tl.argmax` or `tl.argmin`."""
+    if len(args) != 4 or len(trees) != 2:
+        return None
     v1, i1, v2, i2 = args
     for greater, (index_kind, value_kind, equal) in _GREATER.items():
         wins: Tree = (greater, v1, v2)
@@ -129,7 +127,7 @@ def _arg_kinds(args: tuple[str, ...], trees: list[Tree]) -> tuple[str, str] | No
         for condition in (wins, _sorted("arith.ori", wins, tie)):
             chosen: Tree = ("arith.select", condition, v1, v2)
             if trees[1] == ("arith.select", condition, i1, i2) and (
-                trees[0] == chosen or _kind((v1, v2), trees[0]) == value_kind
+                trees[0] == chosen or _kind((v1, v2), trees[:1]) == value_kind
             ):
                 return index_kind, value_kind
     return None
@@ -165,25 +163,42 @@ def _counts_along(value: Value, axis: int) -> bool:
 
 
 def _scan(lifter: Lifter, op: MOp) -> None:
-    args, trees = _read_region(lifter, op)
-    values = lifter.values(op)
-    if len(values) != 1 or _kind(args, trees[0]) != "sum":
-        lifter.refuse(
-            op,
-            "`tl.associative_scan` and `tl.cumprod` are not supported yet",
-            why="only sums of prefixes, `tl.cumsum`, are known",
-            hint="a product of positive numbers is the exponential of a sum",
-        )
-    (value,) = values
-    if value.tensor_type.dtype not in (F32, F64, I32, I64):
-        lifter.refuse(
-            op,
-            f"a scan of values of type `{op.type.element}` is not supported",
-            hint="convert them to `tl.float32` or `tl.int32` first",
-        )
+    b, axis, values = lifter.builder, int_attr(op, "axis"), lifter.values(op)
+    args, trees = _read_region(op)
+    kind, gain = _kind(args, trees), _gain(args, trees)
     reverse = op.attrs["reverse"] == "true"
-    axis = int_attr(op, "axis")
-    lifter.bind(op, lifter.builder.scan(value, "sum", axis, reverse=reverse))
+    if kind in SCANS and values[0].tensor_type.dtype in (F32, F64, I32, I64):
+        lifter.bind(op, b.scan(values[0], kind, axis, reverse=reverse))
+    elif gain is not None and values[0].type == values[1].type:
+        a, x = values[gain], values[1 - gain]
+        both = [
+            b.scan(a, "prod", axis, reverse=reverse),
+            b.recurrence(a, x, axis, reverse=reverse),
+        ]
+        lifter.bind(op, *(both if gain == 0 else both[::-1]))
+    else:
+        lifter.bind(op, *combine.scanned(lifter, op))
+
+
+def _gain(args: tuple[str, ...], trees: list[Tree]) -> int | None:
+    """The place of `a` in a region that combines pairs of a and x: a1 a2, x1 a2 + x2.
+
+    Scanned, it is the recurrence h = a h + x.
+    """
+    if len(args) != 4 or len(trees) != 2:
+        return None
+    for place in (0, 1):
+        a1, a2 = args[place], args[place + 2]
+        x1, x2 = args[1 - place], args[3 - place]
+        scaled = _sorted("arith.mulf", x1, a2)
+        sums = (
+            _sorted("arith.addf", scaled, x2),
+            ("math.fma", x1, a2, x2),
+            ("math.fma", a2, x1, x2),
+        )
+        if trees[place] == _sorted("arith.mulf", a1, a2) and trees[1 - place] in sums:
+            return place
+    return None
 
 
 ROWS: dict[str, Row] = {"tt.reduce": _reduce, "tt.scan": _scan}

@@ -13,7 +13,7 @@ from undertow.ir.core import (
     postorder,
     walk,
 )
-from undertow.ir.ops import OPS, OpDef
+from undertow.ir.ops import OPS, SCANS, OpDef
 from undertow.ir.parser import parse
 from undertow.ir.printer import print_kernel
 from undertow.ir.types import (
@@ -48,6 +48,7 @@ __all__ = [
     "I64",
     "I8",
     "OPS",
+    "SCANS",
     "UNKNOWN",
     "Access",
     "Attr",

@@ -129,6 +129,8 @@ class Builder:
     def reshape(self, value: Value, shape: tuple[int, ...]) -> Value:
         if value.shape == shape:
             return value
+        if not value.shape:
+            return self.broadcast(value, shape)
         return self.pure("reshape", (value,), value.tensor_type.with_shape(shape))
 
     def transpose(self, value: Value, order: tuple[int, ...]) -> Value:
@@ -174,6 +176,10 @@ class Builder:
     def scan(self, value: Value, kind: str, axis: int, *, reverse: bool) -> Value:
         attrs: dict[str, Attr] = {"kind": kind, "axis": axis, "reverse": reverse}
         return self.pure("scan", (value,), value.tensor_type, attrs)
+
+    def recurrence(self, a: Value, b: Value, axis: int, *, reverse: bool) -> Value:
+        attrs: dict[str, Attr] = {"axis": axis, "reverse": reverse}
+        return self.pure("recurrence", (a, b), b.tensor_type, attrs)
 
     def dot(self, a: Value, b: Value, c: Value, precision: str) -> Value:
         return self.pure("dot", (a, b, c), c.tensor_type, {"precision": precision})

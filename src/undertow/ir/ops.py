@@ -59,6 +59,9 @@ INT_BINARY = (
 REDUCTIONS = "sum prod max min smax smin umax umin and or xor argmax argmin".split()
 """Kinds of `reduce`. Integers use `smax`/`umax`…; argmax takes the first of equals."""
 
+SCANS = "sum prod".split()
+"""Kinds of `scan`."""
+
 INT_PREDICATES = "eq ne slt sle sgt sge ult ule ugt uge".split()
 FLOAT_PREDICATES = "oeq one olt ole ogt oge ord ueq une ult ule ugt uge uno".split()
 """As in LLVM: o… is false, u… is true where an operand is NaN."""
@@ -101,8 +104,11 @@ _DEFS = [
     # reduce has attrs kind and axis.
     OpDef("reduce", "reduction", 1, "explicit"),
     # scan reduces up to each element along attr axis, from the last one on if attr
-    # reverse says so; the only kind is sum.
+    # reverse says so; attr kind is one of SCANS.
     OpDef("scan", "reduction", 1, "same"),
+    # recurrence(a, b) is h[t] = a[t] * h[t - 1] + b[t] along attr axis, from h = 0 on;
+    # from the last one on, with t + 1 for t - 1, if attr reverse says so.
+    OpDef("recurrence", "reduction", 2, "same", "float"),
     # dot(a, b, c) = a @ b + c over the last two axes, attr precision (ieee, tf32, …).
     # a and b have one dtype; c has that of the accumulation.
     OpDef("dot", "reduction", 3, "explicit", "float"),

@@ -7,7 +7,14 @@ from typing import NoReturn
 
 from undertow.errors import IRError
 from undertow.ir.core import Access, Block, Kernel, Op, Value
-from undertow.ir.ops import FLOAT_PREDICATES, INT_PREDICATES, OPS, REDUCTIONS, OpDef
+from undertow.ir.ops import (
+    FLOAT_PREDICATES,
+    INT_PREDICATES,
+    OPS,
+    REDUCTIONS,
+    SCANS,
+    OpDef,
+)
 from undertow.ir.types import I1, I32, I64, PointerType, TensorType, Type
 
 
@@ -242,12 +249,15 @@ def _reduce(op: Op, _: OpDef) -> str | None:
 
 
 def _scan(op: Op, _: OpDef) -> str | None:
-    (type,) = (v.tensor_type for v in op.operands)
-    if op.str_attr("kind") != "sum" or not isinstance(op.attrs.get("reverse"), bool):
-        return "takes the kind sum, and whether it is reversed"
+    type = op.operands[-1].tensor_type
+    if op.opcode == "scan" and op.str_attr("kind") not in SCANS:
+        return f"unknown kind {op.str_attr('kind')!r}"
+    if not isinstance(op.attrs.get("reverse"), bool):
+        return "must say whether it is reversed"
     if not 0 <= op.int_attr("axis") < type.rank:
         return f"axis {op.int_attr('axis')} is out of range"
-    return None if op.result.type == type else "the result must have the operand's type"
+    same = all(v.type == type for v in (*op.operands, op.result))
+    return None if same else "operands and result must have one type"
 
 
 def _dot(op: Op, _: OpDef) -> str | None:
@@ -332,6 +342,7 @@ _RULES: dict[str, Callable[[Op, OpDef], str | None]] = {
     "gather": _gather,
     "reduce": _reduce,
     "scan": _scan,
+    "recurrence": _scan,
     "dot": _dot,
     "load": _memory,
     "store": _memory,

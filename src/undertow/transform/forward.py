@@ -34,6 +34,7 @@ from undertow.transform.differentiate import Names, Task
 from undertow.transform.fold import fold
 from undertow.transform.padding import finite_where
 from undertow.transform.rebuild import Env, copy, remove_dead, simplify
+from undertow.transform.scans import previous
 from undertow.transform.sweep import refusal
 
 Tangents = dict[Value, Value]
@@ -129,12 +130,8 @@ class _Push:
                 self.tangents[op.result] = b.cast(self.tangents[op.operands[0]], dtype)
             case _ if op.opcode == "reduce":
                 self.reduce(op)
-            case _ if op.opcode == "scan":
-                t, type = self.tangents[op.operands[0]], op.result.tensor_type
-                dtype = cotangent_dtype(type.dtype)
-                self.tangents[op.result] = b.pure(
-                    "scan", (t,), type.with_dtype(dtype), dict(op.attrs)
-                )
+            case _ if op.opcode in ("scan", "recurrence"):
+                self.scan(op)
             case _ if op.opcode == "gather":
                 t, index = self.tangents[op.operands[0]], self.env[op.operands[1]]
                 self.tangents[op.result] = b.gather(t, index, op.int_attr("axis"))
@@ -192,6 +189,20 @@ class _Push:
             raise refusal(self.task.forward, op, f"no rule for kind `{kind}`")
         lanes = t if partial is None else partial(Expr(self.b, t)).value
         self.tangents[op.result] = self.b.reduce(lanes, "sum", op.int_attr("axis"))
+
+    def scan(self, op: Op) -> None:
+        """h = a h + x has the tangent th = a th + (ta h + tx); a product has x = 0."""
+        b, axis, reverse = self.b, op.int_attr("axis"), bool(op.attrs["reverse"])
+        a = op.operands[0]
+        if op.opcode == "scan" and op.str_attr("kind") == "sum":
+            total = b.scan(self.tangent(a), "sum", axis, reverse=reverse)
+        else:
+            before = previous(b, op, self.primal(op.result))
+            grown = b.pointwise("mul", self.tangent(a), before)
+            if op.opcode == "recurrence":
+                grown = self.sum([grown, self.tangent(op.operands[1])])
+            total = b.recurrence(self.primal(a), grown, axis, reverse=reverse)
+        self.tangents[op.result] = total
 
     def dot(self, op: Op) -> None:
         """``ta @ b + a @ tb + tc``, in the cotangents' dtype."""

@@ -22,6 +22,7 @@ from undertow.transform.masks import (
     negation,
     without_axis,
 )
+from undertow.transform.scans import recurrence, scan
 from undertow.transform.sweep import Place, State, refusal
 
 LARGEST = 1 << 20
@@ -66,21 +67,6 @@ def _reduce(s: State, op: Op, ct: Cotangent) -> None:
     support = ct.support and widen(s.b, ct.support, axis, x.shape)
     is_clean = support is None or (ct.is_clean and kind == "sum")
     s.add(x, Cotangent(value, support, is_clean))
-
-
-def _scan(s: State, op: Op, ct: Cotangent) -> None:
-    """Sums of prefixes go back as sums of suffixes, from the last live lane on."""
-    b, axis, reverse = s.b, op.int_attr("axis"), not op.attrs["reverse"]
-    total = b.scan(clean(b, ct), "sum", axis, reverse=reverse)
-    kept: list[Value] = []
-    for part in conjuncts(ct.support) if ct.support is not None else []:
-        if without_axis(b, part, axis) is None:
-            count = b.cast(part, I32, signed=False)
-            part = b.scan(count, "sum", axis, reverse=reverse)
-            zero = b.const(0, part.tensor_type)
-            part = b.pointwise("cmp", part, zero, predicate="sgt")
-        kept.append(part)
-    s.add(op.operands[0], Cotangent(total, conjunction(b, kept)))
 
 
 def _gather(s: State, op: Op, ct: Cotangent) -> None:
@@ -179,7 +165,8 @@ SPECIAL: dict[str, Callable[[State, Op, Cotangent], None]] = {
     "cast": _cast,
     "broadcast": _broadcast,
     "reduce": _reduce,
-    "scan": _scan,
+    "scan": scan,
+    "recurrence": recurrence,
     "load": _load,
     "dot": _dot,
     "gather": _gather,
