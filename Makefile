@@ -7,7 +7,7 @@ SEED ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lint format docs fuzz triton-matrix bench-overhead bench-derive bench-coverage clean
+.PHONY: demo test check lint format docs fuzz triton-matrix bench-overhead bench-derive bench-coverage bench-inductor clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo
@@ -47,6 +47,9 @@ bench-derive: $(VENV)/.test
 
 bench-coverage: $(VENV)/.peers
 	$(BIN)/python -m benchmarks.coverage
+
+bench-inductor: $(VENV)/.test
+	$(BIN)/python -W ignore -m benchmarks.inductor
 
 clean:
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .ruff_cache .hypothesis \

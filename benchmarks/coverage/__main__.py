@@ -15,9 +15,14 @@ from pathlib import Path
 from benchmarks.coverage import pool, table, workloads
 from benchmarks.coverage.census import census
 from benchmarks.coverage.machine import stand_in
-from benchmarks.coverage.verdict import CRASH, NO_GRADIENT, WRONG, Finding
+from benchmarks.coverage.verdict import CRASH, NO_GRADIENT, WRONG, Finding, findings
 
 RESULTS = Path(__file__).parents[1] / "results"
+
+JUDGE = pool.Judge(
+    lambda name: findings(workloads.WORKLOADS[name]),
+    lambda name, reason: Finding("", CRASH, reason, "", name),
+)
 
 
 def say(name: str, seconds: float, found: list[Finding]) -> None:
@@ -49,7 +54,7 @@ def main(words: list[str]) -> int:
             if name in present and not words
         }
     names = [n for n in workloads.WORKLOADS if not words or any(w in n for w in words)]
-    found = pool.run(names, os.cpu_count() or 1, say)
+    found = pool.run(names, JUDGE, os.cpu_count() or 1, say)
     rows: list[table.Row] = []
     for name in present:
         own = [f for f in found if f.workload.startswith(f"{name}/")]

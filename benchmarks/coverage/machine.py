@@ -91,18 +91,25 @@ _CUDA: dict[str, Any] = {
 
 
 @contextlib.contextmanager
-def stand_in() -> Iterator[None]:
-    """Has a device to be found, on which tuners take their smallest configuration."""
+def driven() -> Iterator[None]:
+    """Has Triton take `Driver` for its driver."""
     before = driver._active
     driver.set_active(Driver())  # pyright: ignore[reportArgumentType]
+    try:
+        yield
+    finally:
+        driver._active = before
+
+
+@contextlib.contextmanager
+def stand_in() -> Iterator[None]:
+    """Has a device to be found, on which tuners take their smallest configuration."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(driven())
         for name, answer in _CUDA.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
         stack.enter_context(mock.patch.object(Autotuner, "_bench", _size))
-        try:
-            yield
-        finally:
-            driver._active = before
+        yield
 
 
 def _size(_: Any, *args: Any, config: Config, **kwargs: Any) -> list[float]:

@@ -1,4 +1,4 @@
-"""Runs workloads in processes of their own, so that one that hangs is but a row."""
+"""Judges names in processes of their own, so that one that hangs is but a row."""
 
 from __future__ import annotations
 
@@ -8,54 +8,69 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy
 import torch
 
-from benchmarks.coverage.verdict import CRASH, Finding, findings
-from benchmarks.coverage.workloads import WORKLOADS
-
 SECONDS = 180.0
-"""After which a workload is given up."""
+"""After which a name is given up."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Judge(Generic[T]):
+    """What is done with a name, in a process of its own.
+
+    Attributes:
+        findings: what there is to say about a name.
+        lost: what is said of a name and a reason, where that came to no end.
+    """
+
+    findings: Callable[[str], Iterator[T]]
+    lost: Callable[[str, str], T]
 
 
 @dataclass
-class _Task:
+class _Task(Generic[T]):
     name: str
     process: Any
     pipe: Connection
     begin: float = field(default_factory=time.monotonic)
-    found: list[Finding] = field(default_factory=list)
+    found: list[T] = field(default_factory=list)
 
 
 def run(
     names: Sequence[str],
+    judge: Judge[T],
     processes: int,
-    say: Callable[[str, float, list[Finding]], None],
-) -> list[Finding]:
+    say: Callable[[str, float, list[T]], None],
+) -> list[T]:
     """The findings of `names`, in that order; `say` is told of each one's end."""
-    context = multiprocessing.get_context("fork")  # the libraries are imported already
-    waiting, running = list(names), list[_Task]()
-    results: dict[str, list[Finding]] = {}
+    context = multiprocessing.get_context("fork")  # what they need is imported already
+    waiting, running = list(names), list[_Task[T]]()
+    results: dict[str, list[T]] = {}
     while waiting or running:
         while waiting and len(running) < processes:
             name = waiting.pop(0)
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(name, theirs), daemon=True)
+            process = context.Process(
+                target=_work, args=(name, judge, theirs), daemon=True
+            )
             process.start()
             theirs.close()
             running.append(_Task(name, process, ours))
         wait([task.pipe for task in running], timeout=1.0)
         for task in list(running):
-            if _ended(task):
+            if _ended(task, judge.lost):
                 running.remove(task)
                 results[task.name] = task.found
                 say(task.name, time.monotonic() - task.begin, task.found)
     return [finding for name in names for finding in results[name]]
 
 
-def _ended(task: _Task) -> bool:
+def _ended(task: _Task[T], lost: Callable[[str, str], T]) -> bool:
     """Takes what a task has found; whether there is no more."""
     try:
         while task.pipe.poll():
@@ -72,21 +87,17 @@ def _ended(task: _Task) -> bool:
             return False
         task.process.kill()
         reason = f"no answer in {SECONDS:.0f} seconds"
-    task.found.append(Finding("", CRASH, reason, "", task.name))
+    task.found.append(lost(task.name, reason))
     return True
 
 
-def _work(name: str, pipe: Connection) -> None:
+def _work(name: str, judge: Judge[Any], pipe: Connection) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the libraries'
     numpy.seterr(all="ignore")
-    for finding in _findings(name):
-        pipe.send(finding)
-    pipe.send(None)
-
-
-def _findings(name: str) -> Iterator[Finding]:
     try:
-        yield from findings(WORKLOADS[name])
+        for finding in judge.findings(name):
+            pipe.send(finding)
     except Exception as error:
-        yield Finding("", CRASH, f"{type(error).__name__}: {error}", "", name)
+        pipe.send(judge.lost(name, f"{type(error).__name__}: {error}"))
+    pipe.send(None)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from benchmarks.coverage.verdict import (
     AGREES,
@@ -83,12 +84,17 @@ def _row(library: str, kernel: str, found: Sequence[Finding]) -> Row:
 def write(folder: Path, table: Sequence[Row], versions: str) -> None:
     """Writes `coverage.csv` and `coverage.md`."""
     folder.mkdir(exist_ok=True)
-    names = [f.name for f in fields(Row)]
-    with (folder / "coverage.csv").open("w", newline="") as file:
+    write_csv(folder / "coverage.csv", table)
+    (folder / "coverage.md").write_text("\n".join(page(table, versions)) + "\n")
+
+
+def write_csv(path: Path, rows: Sequence[Any]) -> None:
+    """Writes data classes of one kind, with their fields as the head."""
+    names = [f.name for f in fields(rows[0])]
+    with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([getattr(row, n) for n in names] for row in table)
-    (folder / "coverage.md").write_text("\n".join(page(table, versions)) + "\n")
+        writer.writerows([getattr(row, n) for n in names] for row in rows)
 
 
 def read(path: Path) -> list[Row]:
@@ -111,10 +117,11 @@ def summary(table: Sequence[Row]) -> list[list[str]]:
     return lines
 
 
-def reasons(table: Sequence[Row]) -> Counter[str]:
-    """How often each reason for a refusal occurs; names are left out of it."""
-    refused = (row.reason for row in table if row.verdict == REFUSED)
-    return Counter(re.sub(r"`(?!tl\.)[^`]*`", "`…`", reason) for reason in refused)
+def refusals(what: str, refused: Iterable[str]) -> list[str]:
+    """A table of how often each reason occurs, without the names in them."""
+    counts = Counter(re.sub(r"`(?!tl\.)[^`]*`", "`…`", reason) for reason in refused)
+    cells = [[str(n), reason] for reason, n in counts.most_common()]
+    return markdown([what, "reason"], cells)
 
 
 _ABOUT = """\
@@ -134,14 +141,11 @@ def page(table: Sequence[Row], versions: str) -> list[str]:
         *_ABOUT.splitlines(),
         f"{versions}.",
         "",
-        *_table(["library", "kernels", *VERDICTS, MISSING, RIGHT], summary(table)),
+        *markdown(["library", "kernels", *VERDICTS, MISSING, RIGHT], summary(table)),
         "",
         "## Why kernels are refused",
         "",
-        *_table(
-            ["kernels", "reason"],
-            [[str(n), reason] for reason, n in reasons(table).most_common()],
-        ),
+        *refusals("kernels", (r.reason for r in table if r.verdict == REFUSED)),
     ]
     for library in dict.fromkeys(row.library for row in table):
         cells = [
@@ -150,11 +154,12 @@ def page(table: Sequence[Row], versions: str) -> list[str]:
             if row.library == library
         ]
         head = ["kernel", "verdict", "own backward", "reason"]
-        lines += ["", f"## {library}", "", *_table(head, cells)]
+        lines += ["", f"## {library}", "", *markdown(head, cells)]
     return lines
 
 
-def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+def markdown(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
     rule = ["---"] * len(head)
     return [
         f"| {' | '.join(cell.replace('|', '/') for cell in line)} |".replace("  ", " ")

@@ -150,7 +150,7 @@ class Run:
                     )
                 )
             except Exception as error:
-                self.failed = f"not run: {_first(error)}"
+                self.failed = f"not run: {first_line(error)}"
         self.forward = recorder.launches[:count]
         self.backward = recorder.launches[count:]
 
@@ -179,12 +179,13 @@ def _tensors(made: Any) -> list[Tensor]:
 def _fault(recorder: Recorder, error: Exception) -> tuple[str, str, str]:
     last = recorder.launches[-1] if recorder.launches else None
     if last is None or last.executed or last.passive:
-        return "", CRASH, _first(error)
+        return "", CRASH, first_line(error)
     verdict = REFUSED if isinstance(error, UndertowError) else CRASH
-    return last.kernel, verdict, _first(error)
+    return last.kernel, verdict, first_line(error)
 
 
-def _first(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says, in short."""
     if isinstance(error, UndertowError):
         return error.fact
     lines = str(error).strip().splitlines() or [""]
@@ -212,7 +213,7 @@ def judged(launch: Launch) -> tuple[str, str]:
     except UndertowError as error:
         return REFUSED, error.fact
     except Exception as error:
-        return CRASH, _first(error)
+        return CRASH, first_line(error)
     return (WRONG, wrong[0]) if wrong else (RIGHT, "")
 
 
