@@ -25,12 +25,18 @@ def normalised(x: Tensor, w: Tensor, y: Tensor) -> Tensor:
 
 
 def check_cotangent(
-    loss: Callable[[Tensor], Tensor], shape: tuple[int, int], device: str
+    loss: Callable[[Tensor], Tensor],
+    shape: tuple[int, int],
+    strides: tuple[int, int],
+    device: str,
 ) -> None:
-    """Compares with PyTorch's gradients of a loss that sends some cotangent."""
+    """Compares gradients of a loss that sends a cotangent with these strides."""
     x, w = leaf(*shape, device=device), leaf(shape[1], device=device)
     actual = normalised(x, w, torch.empty(shape, device=device))
+    given: list[tuple[int, ...]] = []
+    actual.register_hook(lambda ct: given.append(ct.stride()))
     found = torch.autograd.grad(loss(actual), (x, w))
+    assert given == [strides]
     expected = torch.autograd.grad(loss(rms_reference(x, w)), (x, w))
     for a, e in zip(found, expected, strict=True):
         close(a, e, 1e-4)
@@ -44,16 +50,18 @@ def numbers(*size: int) -> Tensor:
 
 def test_cotangent_read_with_the_inputs_strides(device: str):
     """pytorch#194719: `torch.cat([y, z])` of a (2, 3) result, then backward."""
-    weights = numbers(2, 6).to(device)
+    z, weights = torch.ones(2, 3, device=device), numbers(2, 6).to(device)
     check_cotangent(
-        lambda y: (torch.cat([y, y.sin()], 1) * weights).sum(), (2, 3), device
+        lambda y: (torch.cat([y, z], 1) * weights).sum(), (2, 3), (6, 1), device
     )
 
 
 def test_sliced_cotangent(device: str):
     """unsloth PR 10617: the gradient arrives as `g[..., ::2]`, here of (4, 16)."""
-    weights = numbers(4, 16).to(device)[..., ::2]
-    check_cotangent(lambda y: (weights * y).sum(), (4, 8), device)
+    z, weights = torch.ones(4, 8, device=device), numbers(4, 8, 2).to(device)
+    check_cotangent(
+        lambda y: (torch.stack([y, z], -1) * weights).sum(), (4, 8), (16, 2), device
+    )
 
 
 def test_expanded_cotangent(device: str):
@@ -62,15 +70,15 @@ def test_expanded_cotangent(device: str):
     Its gradient has strides (0, 0) and one number in memory; the evaluator raises at a
     read behind it.
     """
-    check_cotangent(lambda y: y.sum(), (64, 2), device)
-    weights = numbers(6, 1)[:, 0].to(device)
-    check_cotangent(lambda y: (y.sum(1) * weights).sum(), (6, 7), device)
+    check_cotangent(lambda y: y.sum(), (64, 2), (0, 0), device)
+    weights = numbers(6).to(device)
+    check_cotangent(lambda y: (y.sum(1) * weights).sum(), (6, 7), (1, 0), device)
 
 
 def test_transposed_cotangent(device: str):
     """The same kind, with strides (1, 3)."""
     weights = numbers(5, 3).to(device)
-    check_cotangent(lambda y: (y.t() * weights).sum(), (3, 5), device)
+    check_cotangent(lambda y: (y.t() * weights).sum(), (3, 5), (1, 3), device)
 
 
 def test_cotangents_with_strides_of_their_own_are_read_in_place():
