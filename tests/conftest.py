@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Each xdist worker computes on one thread, or they take the cores from one another.
@@ -58,6 +58,15 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+@pytest.fixture
+def frees_memory() -> Iterator[None]:
+    """Hands a GPU's memory back, which the other processes of a run need."""
+    yield
+    import torch
+
+    torch.cuda.empty_cache()
 
 
 # -- golden files --

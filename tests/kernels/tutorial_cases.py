@@ -49,15 +49,20 @@ def dropout(draw: Draw, n: int, seed: int, block: int = 64) -> Case:
         dict(x_ptr=draw.normal(n), y_ptr=draw.output(n), n=n, p=p, seed=seed),
         dict(BLOCK=block),
         ("y_ptr",),
-        lambda x: torch.where(uniform(seed, n).to(x.device) > p, x / (1 - p), 0.0),
+        lambda x: dropped(x, torch.arange(n, device=x.device), p, seed),
     )
 
 
-def uniform(seed: int, n: int) -> Tensor:
-    """What `tl.rand(seed, arange(n))` draws: ten rounds of Philox 4x32."""
+def dropped(x: Tensor, at: Tensor, p: float, seed: int) -> Tensor:
+    """What `dropout` makes of the elements `at`."""
+    return torch.where(uniform(seed, at) > p, x / (1 - p), 0.0)
+
+
+def uniform(seed: int, at: Tensor) -> Tensor:
+    """What `tl.rand(seed, at)` draws: ten rounds of Philox 4x32."""
     whole = 2**32 - 1
-    zero = torch.zeros(n, dtype=torch.int64)
-    counters = [torch.arange(n), zero, zero, zero]
+    zero = torch.zeros_like(at)
+    counters = [at, zero, zero, zero]
     keys = [seed, 0]
 
     def products(factor: int, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -142,6 +142,7 @@ def test_a_cotangent_past_32_bits_is_copied():
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("frees_memory")
 def test_offsets_past_2_to_31():
     """Liger-Kernel#1246, flash-linear-attention#1080: 4.3 GB of bf16 and gradient.
 
@@ -157,6 +158,7 @@ def test_offsets_past_2_to_31():
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("frees_memory")
 def test_a_cotangent_past_32_bits():
     """The same kind: the forward's offsets are narrow, its cotangent's are not."""
     x, w = leaf(3, 4, device="cuda"), torch.ones(4, device="cuda")
@@ -167,6 +169,7 @@ def test_a_cotangent_past_32_bits():
     close(x.grad, ct * x.detach().cos())
 
 
+@pytest.mark.usefixtures("frees_memory")
 @pytest.mark.parametrize(
     ("device", "programs", "turns"),
     [("cpu", 3, 5), pytest.param("cuda", 4099, 513, marks=pytest.mark.gpu)],
