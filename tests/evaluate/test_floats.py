@@ -36,6 +36,13 @@ def away(x: float) -> float:
     return math.copysign(math.floor(abs(x) + 0.5), x)
 
 
+def bessel(order: int, x: float) -> float:
+    """The modified Bessel function of the first kind, by its power series."""
+    terms = range(30)
+    f = math.factorial
+    return sum((x / 2) ** (2 * k + order) / (f(k) * f(k + order)) for k in terms)
+
+
 UNARY: dict[str, tuple[Callable[[float], float], list[float]]] = {
     "exp": (math.exp, [-2.0, 0.0, 3.5]),
     "exp2": (lambda x: 2.0**x, [-2.0, 0.0, 3.5]),
@@ -64,6 +71,9 @@ UNARY: dict[str, tuple[Callable[[float], float], list[float]]] = {
     "erf": (math.erf, [-1.0, 0.0, 2.0]),
     "erfc": (math.erfc, [-1.0, 0.0, 5.0]),
     "erfinv": (lambda y: {0.0: 0.0, math.erf(0.5): 0.5}[y], [0.0, math.erf(0.5)]),
+    "erfcx": (lambda x: math.exp(x * x) * math.erfc(x), [-1.0, 0.0, 2.0]),
+    "cyl_bessel_i0": (lambda x: bessel(0, x), [-1.0, 0.0, 2.0]),
+    "cyl_bessel_i1": (lambda x: bessel(1, x), [-1.0, 0.0, 2.0]),
     "lgamma": (math.lgamma, [0.5, 1.0, 10.0]),
     "floor": (math.floor, [-1.5, -0.0, 1.5]),
     "ceil": (math.ceil, [-1.5, 0.0, 1.5]),

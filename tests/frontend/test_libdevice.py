@@ -22,7 +22,9 @@ def last(symbol: str, operands: str, given: str, made: str) -> str:
     [
         *(
             (f"__nv_{name}f", name)
-            for name in "tanh exp exp2 log1p erf cbrt lgamma rint".split()
+            for name in (
+                "tanh exp exp2 log1p erf erfcx cbrt cyl_bessel_i0 lgamma rint"
+            ).split()
         ),
         ("__nv_fast_expf", "exp"),
         ("__nv_fast_sinf", "sin"),

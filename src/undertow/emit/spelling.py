@@ -14,7 +14,8 @@ CALLS: dict[str, str] = {
     ).split()},
     **{name: f"libdevice.{name}" for name in (
         "log10 log1p expm1 cbrt tan asin acos atan sinh cosh tanh asinh acosh atanh "
-        "erfc erfinv lgamma trunc round rint fmod pow atan2 hypot copysign fdim"
+        "erfc erfcx erfinv cyl_bessel_i0 cyl_bessel_i1 lgamma trunc round rint "
+        "fmod pow atan2 hypot copysign fdim"
     ).split()},
     "maxnum": "tl.maximum",
     "minnum": "tl.minimum",

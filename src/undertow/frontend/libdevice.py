@@ -16,8 +16,9 @@ Recipe = Callable[[Builder, Sequence[Value], TensorType], Value]
 
 _SAME_NAME = (
     "exp exp2 log log2 log10 log1p expm1 sqrt rsqrt cbrt sin cos tan asin acos atan "
-    "sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma floor ceil trunc round "
-    "rint fmod pow atan2 hypot copysign fdim fma"
+    "sinh cosh tanh asinh acosh atanh erf erfc erfcx erfinv cyl_bessel_i0 "
+    "cyl_bessel_i1 lgamma floor ceil trunc round rint fmod pow atan2 hypot copysign "
+    "fdim fma"
 ).split()
 
 OPCODES: dict[str, str] = {

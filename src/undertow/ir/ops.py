@@ -40,7 +40,8 @@ class OpDef:
 FLOAT_UNARY = (
     "exp exp2 log log2 log10 log1p expm1 sqrt sqrt_rn rsqrt reciprocal cbrt "
     "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma floor ceil trunc round rint abs"
+    "erf erfc erfcx erfinv cyl_bessel_i0 cyl_bessel_i1 lgamma "
+    "floor ceil trunc round rint abs"
 ).split()
 """`round` rounds halves away from zero, `rint` to even; `sqrt_rn` rounds correctly."""
 

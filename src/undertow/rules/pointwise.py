@@ -76,7 +76,15 @@ def _transcendental(table: Table) -> None:
     unary("atanh", lambda t, x, y: t / ((1.0 - x) * (1.0 + x)))
     unary("erf", lambda t, x, y: t * (_2_SQRT_PI * _f("exp", -(x * x))))
     unary("erfc", lambda t, x, y: -(t * (_2_SQRT_PI * _f("exp", -(x * x)))))
+    unary("erfcx", lambda t, x, y: t * (2.0 * x * y - _2_SQRT_PI))
     unary("erfinv", lambda t, x, y: t * (_f("exp", y * y) / _2_SQRT_PI))
+    unary("cyl_bessel_i0", lambda t, x, y: t * _f("cyl_bessel_i1", x))
+    unary(
+        "cyl_bessel_i1",
+        lambda t, x, y: where(
+            x.equals(0.0), 0.5 * t, t * (_f("cyl_bessel_i0", x) - y / x)
+        ),
+    )
 
 
 def _of_two(table: Table) -> None:
