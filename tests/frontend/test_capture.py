@@ -295,3 +295,14 @@ def test_every_kernel_of_this_module_is_a_case() -> None:
     source = inspect.getsource(kernels)
     names = set(re.findall(r"^def ([a-z]\w*)\(", source, re.MULTILINE))
     assert names == set(kernels.CASES)
+
+
+def test_a_kernel_in_gluon_is_refused() -> None:
+    from triton.experimental import gluon
+
+    kernel = gluon.jit(kernels.scale.fn)
+    with pytest.raises(UnsupportedError) as error:
+        capture(kernel, {"x_ptr": "*fp32", "w_ptr": "*fp32", "y_ptr": "*fp32",
+                         "n": "i32", "unused": "i32"}, {"BLOCK": 16})  # fmt: skip
+    assert "`scale` is written in Gluon, which is not supported\n" in str(error.value)
+    assert "kernels.py:" in str(error.value)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from undertow.errors import CaptureError
+from undertow.errors import CaptureError, UnsupportedError
 from undertow.ir import Kernel, Loc
 
 _TARGET = ("cuda", 90, 32)
@@ -176,6 +176,14 @@ def _module(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    if jit.is_gluon():
+        raise UnsupportedError(
+            f"`{jit.__name__}` is written in Gluon, which is not supported",
+            loc=Loc(jit.fn.__code__.co_filename, jit.starting_line_number),
+            kernel=jit.__name__,
+            why="it programs threads and shared memory, which have no derivative",
+            hint="write the kernel in `triton.language`",
+        )
     target = GPUTarget(*_TARGET)
     backend: Any = backends["nvidia"].compiler(target)
     context = ir.context()

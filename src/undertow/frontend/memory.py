@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from undertow.frontend.context import Lifter, Operand, Pointer, Row
-from undertow.frontend.refusals import ATOMICS
+from undertow.frontend.refusals import atomic
 from undertow.frontend.ttir import MOp
 from undertow.ir import I1, I8, I64, Access, Attr, Op, PointerType, TensorType, Value
 
@@ -192,12 +192,8 @@ def _atomic(lifter: Lifter, op: MOp) -> None:
 
 
 def _refuse_atomic(lifter: Lifter, op: MOp) -> NoReturn:
-    lifter.refuse(
-        op,
-        f"`{ATOMICS.get(op.words[0], 'tl.atomic_add')}` is not supported",
-        why="which program's value stays depends on the data",
-        hint="reduce inside the program and store one value to each address",
-    )
+    refusal = atomic(op.words[0])
+    lifter.refuse(op, refusal.fact, why=refusal.why, hint=refusal.hint)
 
 
 def is_true(value: Value) -> bool:

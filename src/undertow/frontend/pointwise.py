@@ -12,7 +12,8 @@ from undertow.ir import I1, Value
 OPCODES: dict[str, str] = {
     "arith.addi": "add", "arith.addf": "add", "arith.subi": "sub", "arith.subf": "sub",
     "arith.muli": "mul", "arith.mulf": "mul", "arith.negf": "neg",
-    "arith.divf": "div", "arith.divsi": "sdiv", "arith.divui": "udiv",
+    "arith.divf": "div", "tt.approx_divf": "div",
+    "arith.divsi": "sdiv", "arith.divui": "udiv",
     "arith.remf": "fmod", "arith.remsi": "srem", "arith.remui": "urem",
     "arith.andi": "and", "arith.ori": "or",
     "arith.shli": "shl", "arith.shrsi": "sshr", "arith.shrui": "ushr",
@@ -34,7 +35,7 @@ OPCODES: dict[str, str] = {
 }  # fmt: skip
 """MLIR ops that are one opcode on the same operands."""
 
-_CASTS = {
+CASTS = {
     "arith.extsi": True, "arith.extui": False,
     "arith.sitofp": True, "arith.uitofp": False,
     "arith.fptosi": True, "arith.fptoui": False,
@@ -42,6 +43,9 @@ _CASTS = {
     "tt.fp_to_fp": True, "arith.index_cast": True, "arith.index_castui": False,
 }  # fmt: skip
 """Conversions of values, and whether an integer side is signed."""
+
+FLOAT_CASTS = ("arith.extf", "arith.truncf", "tt.fp_to_fp")
+"""The conversions between floats."""
 
 _NEAREST = (None, "rtne", "to_nearest_even", "nneg")
 
@@ -182,7 +186,7 @@ def _extern(lifter: Lifter, op: MOp) -> None:
 
 ROWS: dict[str, Row] = {
     **{name: _simple(opcode) for name, opcode in OPCODES.items()},
-    **{name: _cast(signed) for name, signed in _CASTS.items()},
+    **{name: _cast(signed) for name, signed in CASTS.items()},
     "arith.trunci": _trunci,
     "arith.xori": _xor,
     "arith.bitcast": _bitcast,

@@ -25,12 +25,16 @@ def register(table: Table) -> None:
     table.structural("split", _split)
     table.structural("flip", _flip)
     table.special("gather", "each element sums the cotangents of the lanes it went to")
-    table.special("reduce", "by kind: see `reduce_cotangent`")
-    table.special("scan", "by kind, from the other end, see `transform.scans`")
-    table.special("recurrence", "from the other end, see `transform.scans`")
+    table.special(
+        "reduce",
+        "a sum spreads `d_y`, max and min split it evenly among the extremes, a "
+        "product gives each element the product of the others",
+    )
+    table.special("scan", "sums and products of prefixes go back from the other end")
+    table.special("recurrence", "a recurrence from the other end")
     table.special("load", "adds to the gradient at the loaded address")
     table.special("store", "reads the output's cotangent at the stored address")
-    table.special("dot", "two products with the cotangent, see `transform.special`")
+    table.special("dot", "`d_a = d_y @ bᵀ`, `d_b = aᵀ @ d_y`, `d_c = d_y`")
     table.special("for", "a `for` that runs backwards, over recomputed turns")
     table.special("while", "a `for` over its turns, which the primal sweep counts")
     table.special("if", "an `if` that recomputes its branch, then sweeps it backwards")
