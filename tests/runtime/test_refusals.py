@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from undertow import LaunchError, UndertowError, derive, differentiable
@@ -94,6 +95,14 @@ def test_meta_tensors_of_a_known_geometry():
     meta = torch.empty(N, device="meta", requires_grad=True)
     with pytest.raises(LaunchError, match="on the meta device"):
         scaled[(1,)](meta, torch.empty(N, device="meta"), 1.25, BLOCK=N)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_fake_tensors(grad: bool):
+    with FakeTensorMode():
+        x, y = torch.ones(N, requires_grad=grad), torch.zeros(N)
+    with pytest.raises(LaunchError, match="FakeTensorMode made"):
+        scaled[(1,)](x, y, 1.25, BLOCK=N)
 
 
 def test_fp8_inputs_that_require_a_gradient():

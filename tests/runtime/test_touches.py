@@ -134,6 +134,15 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+def test_what_is_followed_out_of_bounds_is_called_what_it_is():
+    x = torch.ones(1, requires_grad=True).expand(N)
+    with pytest.raises(LaunchError, match="reads `x_ptr` out of bounds: offset 1 of 1"):
+        square[(1,)](x, torch.zeros(N), N, BLOCK=N)
+    out = torch.zeros(2 * N)[::2]
+    with pytest.raises(LaunchError, match="writes `y_ptr` out of bounds: offset 15"):
+        square[(1,)](leaf(16), out, 16, BLOCK=16)
+
+
 def test_blocks_that_overlap(device: str):
     x, y = leaf(12, device=device), torch.zeros(12, device=device)
     with pytest.raises(LaunchError, match="written several times") as caught:

@@ -263,6 +263,33 @@ def test_reading_what_was_written_is_refused() -> None:
     assert error.fact == "`x_ptr` is read after it was written"
 
 
+EITHER = (
+    LANES
+    + """
+  %0 = const() <value=0> : i32
+  %first = cmp(%pid, %0) <predicate='eq'> : i1
+  if(%first) {
+    store(%x_ptr, %zero, %mask, %offs) <mask=True>
+    yield()
+  } {
+    %x = load(%x_ptr, %mask, %offs) <mask=True> : f32[8]
+    %y = add(%x, %x) : f32[8]
+    store(%x_ptr, %y, %mask, %offs) <mask=True>
+    yield()
+  }
+"""
+)
+
+
+def test_what_one_branch_writes_the_other_one_may_read() -> None:
+    kernel = forward(EITHER, "x")
+    args = launch(13, x=uniform(13))
+    check(kernel, args, (2,))
+    ones = {"x_ptr": torch.ones(13).double()}
+    found = gradients(kernel, args, (2,), ones)["x_ptr"]
+    assert found.tolist() == [0.0] * 8 + [2.0] * 5
+
+
 def test_reading_more_than_is_overwritten_is_refused() -> None:
     body = SHIFTED.replace("store(%y_ptr", "store(%x_ptr").replace(
         "mul(%x, %z)", "add(%x, %z)"

@@ -122,6 +122,31 @@ def test_padding_by_infinity_does_not_reach_a_temperature() -> None:
     assert found["g_ptr"].isfinite().all()
 
 
+INFINITE_DENOMINATOR = (
+    LANES
+    + """
+  %x = load(%x_ptr, %mask, %zero, %offs) <mask=True, other=True> : f32[8]
+  %w = load(%w_ptr, %mask, %zero, %offs) <mask=True, other=True> : f32[8]
+  %one = const() <value=1.0> : f32[8]
+  %kept = cmp(%x, %one) <predicate='olt'> : i1[8]
+  %high = const() <value=inf> : f32[8]
+  %length = select(%kept, %x, %high) : f32[8]
+  %inverse = div(%one, %length) : f32[8]
+  %shifted = add(%inverse, %one) : f32[8]
+  %y = mul(%shifted, %w) : f32[8]
+  store(%y_ptr, %y, %mask, %offs) <mask=True>
+"""
+)
+
+
+def test_a_quotient_by_infinity_is_a_number_like_any_other() -> None:
+    """1 / inf + 1 is 1, no padding."""
+    x = torch.tensor([0.5, 0.75, 2.0, 3.0])
+    args = launch(4, x=x, w=uniform(4), y=torch.zeros(4))
+    found = check(forward(INFINITE_DENOMINATOR, "x w y"), args, (1,))
+    assert found["w_ptr"].abs().min() > 0
+
+
 WHERE = (
     LANES
     + """

@@ -192,9 +192,8 @@ def _num_programs(compiler: _Compiler, op: Op) -> Step:
 def _memory(compiler: _Compiler, op: Op) -> Step:
     access = Access.of(op)
     target = op.result if access.value is None else access.value
-    site = Site(
-        compiler.sites, ACTIONS[op.opcode], access.base.name, target.shape, op.loc
-    )
+    action = ACTIONS[str(op.attrs.get("counts", op.opcode))]
+    site = Site(compiler.sites, action, access.base.name, target.shape, op.loc)
     compiler.sites += 1
     offsets = [compiler.slot(v) for v in access.offsets]
     mask, other = (

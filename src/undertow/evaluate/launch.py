@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from undertow.errors import LaunchError
 from undertow.evaluate.dtypes import torch_dtype, wrapped
@@ -148,9 +149,9 @@ def _buffer(
             f"`{param.name}` is a pointer, got {type(argument).__name__}",
             kernel=kernel.name,
         )
-    if argument.is_meta or argument.layout is not torch.strided:
+    if fault := without_memory(argument):
         raise LaunchError(
-            f"`{param.name}` is a tensor {without_memory(argument)}",
+            f"`{param.name}` is a tensor {fault}",
             kernel=kernel.name,
             hint="pass a dense tensor that has memory",
         )
@@ -174,6 +175,8 @@ def without_memory(tensor: Tensor) -> str:
     """Why a kernel cannot work on a tensor, or nothing."""
     if tensor.layout is not torch.strided:
         return f"of layout {tensor.layout}"
+    if isinstance(tensor, FakeTensor):
+        return "that a FakeTensorMode made, which has no memory"
     return "on the meta device, which has no memory" if tensor.is_meta else ""
 
 

@@ -123,7 +123,8 @@ def _counting(kernel: Kernel, accesses: tuple[Op, ...]) -> Kernel:
                     b.const(1, TensorType(I32, _lanes(op))),
                     None if access.mask is None else env[access.mask],
                     None,
-                )
+                ),
+                counts=op.opcode,  # what it is called out of bounds
             )
         if op.opcode == "load":  # stays only if addresses depend on what it loads
             copy(b, op, env)

@@ -14,8 +14,11 @@ from undertow.transform.fold import constant
 from undertow.transform.masks import MOVES, conjunction, negation
 from undertow.transform.rebuild import Env
 
-_KEEPING = ("add", "sub", "mul", "div", "neg", "cast", "fma")
-"""Pointwise ops that give an infinity (or NaN) where an operand is infinite."""
+_KEEPING = ("add", "sub", "mul", "neg", "cast", "fma")
+"""Pointwise ops that give an infinity (or NaN) where an operand is infinite.
+
+So does a quotient of its numerator; an infinite denominator gives a plain 0.
+"""
 
 
 def finite_where(b: Builder, env: Env, op: Op) -> Value | None:
@@ -40,6 +43,8 @@ def _finite(b: Builder, env: Env, value: Value, depth: int) -> Value | None:
         return _selected(b, env, op)
     if op.opcode in _KEEPING:
         return _all(b, env, op, depth - 1)
+    if op.opcode == "div":
+        return _finite(b, env, op.operands[0], depth - 1)
     mask = _finite(b, env, op.operands[0], depth - 1) if op.opcode in MOVES else None
     if mask is None:
         return None

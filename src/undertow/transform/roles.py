@@ -168,28 +168,32 @@ def refuse_unordered(forward: Kernel) -> None:
     Of what it adds to atomically, loads and stores are refused wherever they stand:
     other programs' additions come before or after them.
     """
-    written: dict[Value, Op] = {}
-    added = {
-        op.operands[0]: op for op in walk(forward.body) if op.opcode == "atomic_add"
-    }
-    for op in walk(forward.body):
+    placed = list(visit(forward.body))
+    added = {op.operands[0]: op for op, _ in placed if op.opcode == "atomic_add"}
+    for op, _ in placed:
         if op.opcode == "for":
             _refuse_step(op)
         if op.is_loop:
             _refuse_crossing(op)
-    for op in walk(forward.body):
+    written: dict[Value, list[Placed]] = {}
+    for op, path in placed:
         if op.opcode in ("load", "store") and op.operands[0] in added:
             _refuse_accumulated(op, added[op.operands[0]])
         if op.opcode == "store":
-            written.setdefault(op.operands[0], op)
-        elif op.opcode == "load" and op.operands[0] in written:
-            line = written[op.operands[0]].loc.line
-            raise UnsupportedError(
-                f"`{op.operands[0].name}` is read after it was written",
-                loc=op.loc,
-                why=f"it was written on line {line}",
-                hint="keep the value in a variable, or use two launches",
-            )
+            written.setdefault(op.operands[0], []).append((op, path))
+        elif op.opcode == "load":
+            for earlier, other in written.get(op.operands[0], ()):
+                if not apart(path, other):
+                    _refuse_read_again(op, earlier)
+
+
+def _refuse_read_again(op: Op, earlier: Op) -> NoReturn:
+    raise UnsupportedError(
+        f"`{op.operands[0].name}` is read after it was written",
+        loc=op.loc,
+        why=f"it was written on line {earlier.loc.line}",
+        hint="keep the value in a variable, or use two launches",
+    )
 
 
 def _refuse_accumulated(op: Op, addition: Op) -> NoReturn:
