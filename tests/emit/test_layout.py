@@ -42,9 +42,25 @@ def test_brackets_that_are_no_call_get_no_comma() -> None:
     first, second = "a" * 50, "b" * 34
     lines = wrap("", "target = ", f"({first} + {second}).to(tl.int32)", "")
     assert lines == ["target = (", f"    {first}", f"    + {second}", ").to(tl.int32)"]
-    long = f"{first}.to(tl.uint32, bitcast=True) // {second}"
-    assert wrap("", "target = ", f"({long}).to(tl.int32)", "") == [
+    long = f"{first}.to(tl.uint32, bitcast=True)"
+    assert wrap("", "target = ", f"({long} // {second}).to(tl.int32)", "") == [
         "target = (",
         f"    {long}",
+        f"    // {second}",
         ").to(tl.int32)",
     ]
+
+
+def test_so_do_brackets_behind_an_operator() -> None:
+    first, second = "a" * 50, "b" * 34
+    for sign in ("+", "/", "<", "&"):
+        inner = f"{first} {sign} tl.exp({second})"
+        lines = wrap("    ", "target = ", f"factor * ({inner})", "  # k.py:1")
+        assert lines == [
+            "    target = factor * (",
+            f"        {first}",
+            f"        {sign} tl.exp({second})",
+            "    )  # k.py:1",
+        ]
+    lines = wrap("", "target = ", f"tl.exp(x) * tl.max({first}, axis={second})", "")
+    assert lines[1:] == [f"    {first},", f"    axis={second},", ")"]

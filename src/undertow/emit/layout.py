@@ -40,7 +40,7 @@ def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
     inner = f"{indent}    {arguments}"
     if fits(inner):
         return [f"{indent}{target}{head}", inner, f"{indent}{tail}"]
-    if not opening:  # a comma would make it a tuple
+    if not _calls(expression, opening):  # a comma would make it a tuple
         parts = [f"{indent}    {term}" for term in _terms(arguments)]
     else:
         parts = [
@@ -49,6 +49,12 @@ def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
             for line in _argument(f"{indent}    ", part)
         ]
     return [f"{indent}{target}{head}", *parts, f"{indent}{tail}"]
+
+
+def _calls(text: str, opening: int) -> bool:
+    """Whether the bracket at `opening` is that of a call."""
+    before = text[opening - 1 : opening]
+    return before.isidentifier() or before.isdigit()
 
 
 def closing_of(text: str, opening: int) -> int:
@@ -72,18 +78,33 @@ def opening_of(text: str) -> int:
 
 
 def _argument(indent: str, part: str) -> list[str]:
-    """An argument on its own lines; a sum is split before its signs."""
+    """An argument on its own lines; a sum or product is split before its signs."""
     if fits(f"{indent}{part},"):
         return [f"{indent}{part},"]
     terms = _terms(part)
     return [*(f"{indent}{term}" for term in terms[:-1]), f"{indent}{terms[-1]},"]
 
 
+_OPERATORS = (
+    (" == ", " != ", " < ", " <= ", " > ", " >= "),
+    (" | ",),
+    (" ^ ",),
+    (" & ",),
+    (" << ", " >> "),
+    (" + ", " - "),
+    (" * ", " / ", " // ", " % "),
+)
+"""Those that bind least first."""
+
+
 def _terms(text: str) -> list[str]:
-    """The terms of a sum, each but the first with its sign."""
-    return _split(
-        text, lambda position: text[position : position + 3] in (" + ", " - ")
-    )
+    """The terms of a sum, or of what else binds least, with the signs before them."""
+    parts = [text]
+    for operators in _OPERATORS:
+        parts = _split(text, lambda at, signs=operators: text.startswith(signs, at))
+        if len(parts) > 1:
+            break
+    return parts
 
 
 def arguments_of(text: str) -> list[str]:
