@@ -31,6 +31,9 @@ from undertow.ir import (
 from undertow.transform.fold import fold
 from undertow.transform.place import find, program_axes, visit
 
+INDEX = "index_ptr"
+"""A buffer that holds no integer twice."""
+
 
 @dataclass(frozen=True)
 class Index:
@@ -54,7 +57,7 @@ class Accesses:
             for op, path in visit(self.kernel.body)
             if op.opcode == "atomic_add"
         ]
-        return find(Addresses(), ops, program_axes(self.kernel))
+        return find(Addresses([INDEX]), ops, program_axes(self.kernel))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         text = print_kernel(self.kernel)
@@ -70,9 +73,11 @@ class Building:
     b: Builder = field(default_factory=lambda: Builder(fold))
     params: list[Value] = field(default_factory=list)
     launch: dict[str, int] = field(default_factory=dict)
+    indices: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.launch |= {f"grid{i}": n for i, n in enumerate((*self.grid, 1))}
+        self.shuffled = self.draw(st.permutations(range(8)))
 
     # -- atoms --
 
@@ -195,18 +200,52 @@ class Building:
                 conjuncts.append(self.below(x, high))
         mask: Index | None = None
         for x in conjuncts:
-            if mask is None:
-                mask = x
-            else:
-                value = self.b.pointwise("and", mask.value, x.value)
-                mask = Index(value, mask.numbers & x.numbers)
+            mask = x if mask is None else self.both(mask, x)
         return mask
 
-    def access(self, base: Value, shape: tuple[int, ...]) -> list[int]:
+    def both(self, x: Index, y: Index) -> Index:
+        value = self.b.pointwise("and", x.value, y.value)
+        return Index(value, x.numbers & y.numbers)
+
+    def loaded(
+        self, shape: tuple[int, ...], parts: list[Index]
+    ) -> tuple[Index, Index | None]:
+        """An index that is loaded from a place made of `parts`, and its mask."""
+        place, base = self.scaled(parts), Value(PointerType(I32), INDEX)
+        base = next((p for p in self.params if p.name == INDEX), base)
+        if base not in self.params:
+            self.params.append(base)
+        of = place.value.shape
+        mask = self.mask(shape, parts) if of else None
+        other = None if mask is None else self.b.const(0, TensorType(I32, of))
+        on = None if mask is None else mask.value
+        access = Access(base, (place.value,), None, on, other)
+        full = place.numbers.expand(*self.grid, *of)
+        numbers = torch.tensor([self.element(int(at)) for at in full.flatten()])
+        numbers = numbers.reshape(full.shape)
+        if mask is not None:
+            numbers = torch.where(mask.numbers.expand(full.shape), numbers, 0)
+        return Index(self.b.load(access, TensorType(I32, of)), numbers), mask
+
+    def element(self, place: int) -> int:
+        """What stands in the buffer of indices at `place`."""
+        if place not in self.indices:
+            block, rest = divmod(len(self.indices), len(self.shuffled))
+            number = block * len(self.shuffled) + self.shuffled[rest]
+            self.indices[place] = number - 3
+        return self.indices[place]
+
+    def access(self, base: Value, shape: tuple[int, ...], indexed: bool) -> list[int]:
         """Adds to a few addresses that differ in where they start; what is touched."""
-        b, parts = self.b, self.parts(shape)
+        b, parts, guard = self.b, self.parts(shape), None
+        mask, touched = self.mask(shape, parts), list[int]()
+        if indexed:
+            inner = self.draw(st.integers(1, len(parts)))
+            index, guard = self.loaded(shape, parts[:inner])
+            parts = [*parts[inner - self.draw(st.sampled_from([0, 0, 0, 1])) :], index]
         address = self.scaled(parts)
-        mask, touched = self.mask(shape, parts), []
+        if guard is not None and self.draw(st.booleans()):
+            mask = guard if mask is None else self.both(mask, guard)
         value = b.const(1.0, TensorType(F32, shape))
         for _ in range(self.draw(st.sampled_from([1, 1, 1, 1, 1, 1, 2, 3]))):
             start = self.known(self.draw(st.integers(0, 12)))
@@ -225,15 +264,15 @@ class Building:
 
 
 @st.composite
-def accesses(draw: st.DrawFn) -> Accesses:
-    """Accesses of one buffer in one launch."""
+def accesses(draw: st.DrawFn, indexed: bool = False) -> Accesses:
+    """Accesses of one buffer in one launch, perhaps by a loaded index."""
     grid = draw(st.tuples(st.integers(1, 4), st.integers(1, 3)))
     building = Building(draw, grid)
     base = Value(PointerType(F32), "x_ptr")
     shapes = st.lists(st.sampled_from([1, 2, 4, 8]), max_size=2).map(tuple)
-    touched = building.access(base, draw(shapes))
+    touched = building.access(base, draw(shapes), indexed)
     if draw(st.integers(0, 7)) == 0:
-        touched += building.access(base, draw(shapes))
+        touched += building.access(base, draw(shapes), indexed)
     params = (base, *building.params)
     kernel = verify(Kernel("fuzzed", params, building.b.block))
     return Accesses(kernel, building.launch, touched)

@@ -14,6 +14,16 @@ SOME = settings(max_examples=max(200, settings.default.max_examples))
 @SOME
 @given(accesses())
 def test_an_exclusive_address_is_touched_once(case: Accesses) -> None:
+    _touched_once(case)
+
+
+@SOME
+@given(accesses(indexed=True))
+def test_one_by_an_index_that_is_unique_is_touched_once(case: Accesses) -> None:
+    _touched_once(case)
+
+
+def _touched_once(case: Accesses) -> None:
     finding = case.finding()
     if isinstance(finding, Shared):
         event("shared")
@@ -25,7 +35,7 @@ def test_an_exclusive_address_is_touched_once(case: Accesses) -> None:
 
 
 @SOME
-@given(accesses())
+@given(accesses() | accesses(indexed=True))
 def test_covered_elements_are_touched_and_no_others(case: Accesses) -> None:
     finding = case.finding()
     if isinstance(finding, Shared):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from undertow.analysis.launch import Bound, uniform
@@ -17,8 +17,12 @@ class Addresses:
 
     ``lane(i)`` in the polynomial of a value is the position along axis `i` of that
     value.
+
+    Attributes:
+        unique: names of buffers of integers that hold none twice.
     """
 
+    unique: Collection[str] = ()
     _known: dict[Value, Polynomial] = field(
         default_factory=lambda: dict[Value, Polynomial]()
     )
@@ -110,6 +114,8 @@ class Addresses:
                 return self._digit(op)
             case "cast" if widens(op):
                 return self.of(op.operands[0])
+            case "load" if op.operands[0].name in self.unique:
+                return self._element(op)
             case _ if op.opcode in _LANEWISE:
                 return _LANEWISE[op.opcode](op, self.of(op.operands[0]))
             case _:
@@ -180,6 +186,18 @@ class Addresses:
             return Polynomial.symbol(Symbol("opaque", value=value))
         lower, _, step = map(self.of, value.owner.head)
         return lower + step * Polynomial.symbol(turn)
+
+    def _element(self, load: Op) -> Polynomial:
+        """An integer that its place in a buffer tells apart from all others."""
+        place, bounds = self.access(load), self.bounds(load)
+        guard = tuple((b.low, b.high) for b in bounds if b is not None)
+        strange = place.opaque or any(p.opaque for pair in guard for p in pair)
+        if None in bounds or strange or not place.varying:
+            return _atom(load.result)
+        base, origin = load.operands[0], load.result
+        return Polynomial.symbol(
+            Symbol("unique", value=base, of=place, guard=guard, origin=origin)
+        )
 
     def _digit(self, op: Op) -> Polynomial:
         of, by = map(self.of, op.operands)

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from undertow.analysis.launch import Launch, at_launch
 from undertow.analysis.polynomials import ONE, ZERO, Polynomial
 
+FAR = Polynomial.constant(1 << 62)
+"""The extent of an index of which no more is known than that it is a number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -99,9 +102,16 @@ def gapless(digits: Iterable[Digit], launch: Launch) -> int | None:
 def best_order(
     digits: Sequence[Digit],
 ) -> tuple[list[Condition], tuple[Digit, ...]] | None:
-    """The order, smallest digit first, with the fewest conditions left to launch."""
+    """The order, smallest digit first, with the fewest conditions left to launch.
+
+    A digit that may be any number comes last; None if there are two.
+    """
     best: tuple[list[Condition], tuple[Digit, ...]] | None = None
-    for order in itertools.permutations(digits):
+    last = tuple(digit for digit in digits if digit.extent == FAR)
+    if len(last) > 1:
+        return None
+    for first in itertools.permutations(d for d in digits if d.extent != FAR):
+        order = (*first, *last)
         needed = _conditions(order, len(best[0]) if best else len(order) + 1)
         if needed is not None:
             best = needed, order

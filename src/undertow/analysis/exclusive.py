@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from undertow.analysis.addresses import backwards
 from undertow.analysis.digits import Condition, Digit
-from undertow.analysis.launch import Launch
+from undertow.analysis.launch import Bound, Launch
 from undertow.analysis.polynomials import ZERO, Polynomial, Symbol
 from undertow.analysis.readings import (
     Reading,
@@ -22,6 +22,7 @@ from undertow.analysis.readings import (
     Spread,
     Weights,
     divided,
+    indices,
     ways_to_read,
 )
 
@@ -47,6 +48,11 @@ class Exclusive:
     def conditions(self) -> tuple[Condition, ...]:
         """What is left to test at launch, in the reading that leaves least."""
         return self.readings[0].conditions
+
+    @property
+    def promised(self) -> tuple[str, ...]:
+        """The buffers of which the user promises that they hold no integer twice."""
+        return tuple(dict.fromkeys(p.of for p in self.readings[0].promises))
 
     def holds(self, launch: Launch) -> bool:
         """Whether it is so in this launch, by whichever reading its numbers allow."""
@@ -119,17 +125,23 @@ def _opaque(sites: Sequence[Site]) -> Shared | None:
                 return Shared(
                     f"the address depends on `{symbol}`, a value of each program"
                 )
+            guard = (Bound(*pair) for pair in symbol.guard)
+            if any(bound not in site.bounds for bound in guard):
+                return Shared(
+                    f"`{symbol}` is in the address also where it was not loaded"
+                )
     return None
 
 
 def _missing(site: Site, axes: Sequence[int], weights: Weights) -> Shared | None:
     """A program axis or lane axis that the address does not tell apart."""
-    told = set(weights)
-    for of, _ in divided(weights):
+    places = indices(weights)
+    told = set(weights).union(*(places or {}).values())
+    for of, _ in divided(told):
         told |= of.symbols
     for axis in axes:
         program = Symbol("program", axis)
-        if program not in told and any(_within(s, program) for s in weights):
+        if program not in told and any(_within(s, program) for s in told):
             return Shared(f"only a digit of program axis {axis} is in the address")
         if program not in told:
             return Shared(f"shared along program axis {axis}", axis=axis)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from undertow.ir import Value
 
 SymbolKind = Literal[
-    "program", "lane", "turn", "grid", "scalar", "quotient", "remainder", "opaque"
-]
+    "program", "lane", "turn", "grid", "scalar", "quotient", "remainder", "unique",
+    "opaque",
+]  # fmt: skip
 _NAMES = {"program": "pid", "lane": "lane", "grid": "programs"}
 
 
@@ -23,8 +24,10 @@ class Symbol:
     `by` times) are what addresses are compared over; ``grid`` (the number of
     programs along an axis) and ``scalar`` (an integer argument, or a value computed
     from arguments alone) are known at launch; ``quotient`` and ``remainder`` are the
-    digits of a division of `of` by `by`, rounded towards zero; ``opaque`` may be
-    anything in each program and lane. `origin` is the value that makes it so.
+    digits of a division of `of` by `by`, rounded towards zero; ``unique`` is, wherever
+    all of `guard` hold, the element at `of` of the buffer `value`, in which no integer
+    stands twice, as the user promises; ``opaque`` may be anything in each program and
+    lane. `origin` is the value that makes it so.
     """
 
     kind: SymbolKind
@@ -32,6 +35,8 @@ class Symbol:
     value: Value | None = None
     of: Polynomial | None = None
     by: Polynomial | None = None
+    guard: tuple[tuple[Polynomial, Polynomial], ...] = ()
+    """Pairs of which the first one must be less."""
     origin: Value | None = field(default=None, compare=False)
 
     @property
@@ -46,15 +51,17 @@ class Symbol:
             return any(s.varies for s in self.of.symbols)
         return self.kind in ("program", "lane", "turn")
 
-    def substitute(self, replace: Mapping[Symbol, Polynomial]) -> Polynomial:
-        """The symbol, or what stands for it; inside a division too."""
+    def substitute(self, meant: Mapping[Symbol, Polynomial]) -> Polynomial:
+        """The symbol, or what stands for it; inside of what it is made of too."""
         if self.of is None:
-            return replace.get(self, Polynomial({(self,): 1}))
-        of = self.of.substitute(replace)
-        return Polynomial.symbol(Symbol(self.kind, of=of, by=self.by))
+            return meant.get(self, Polynomial({(self,): 1}))
+        guard = tuple((a.substitute(meant), b.substitute(meant)) for a, b in self.guard)
+        return Polynomial.symbol(
+            replace(self, of=self.of.substitute(meant), guard=guard)
+        )
 
     def __str__(self) -> str:
-        if self.of is not None:
+        if self.of is not None and self.by is not None:
             sign = "//" if self.kind == "quotient" else "%"
             return f"({self.of}) {sign} ({self.by})"
         value = self.origin or self.value
@@ -156,21 +163,21 @@ class Polynomial:
 
     @property
     def opaque(self) -> bool:
-        """Whether anything in it is."""
-        return any(s.kind == "opaque" for s in self.symbols)
+        """Whether loaded data, or what else cannot be followed, decide it."""
+        return any(s.kind in ("opaque", "unique") for s in self.symbols)
 
     @property
     def varying(self) -> list[Symbol]:
         """The symbols that differ between programs or lanes, in order of appearance."""
         return list(dict.fromkeys(s for m in self.terms for s in m if s.varies))
 
-    def substitute(self, replace: Mapping[Symbol, Polynomial]) -> Polynomial:
+    def substitute(self, meant: Mapping[Symbol, Polynomial]) -> Polynomial:
         """The polynomial with symbols replaced by polynomials."""
         total = Polynomial({})
         for monomial, coefficient in self.terms.items():
             product = Polynomial.constant(coefficient)
             for symbol in monomial:
-                product *= symbol.substitute(replace)
+                product *= symbol.substitute(meant)
             total += product
         return total
 

@@ -6,7 +6,14 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from undertow.analysis.digits import Condition, Digit, best_order, distinct, gapless
+from undertow.analysis.digits import (
+    FAR,
+    Condition,
+    Digit,
+    best_order,
+    distinct,
+    gapless,
+)
 from undertow.analysis.launch import Bound, Launch, at_launch
 from undertow.analysis.polynomials import ONE, ZERO, Polynomial, Symbol
 
@@ -68,6 +75,19 @@ class Division:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """That a buffer holds no integer twice: each tells from which place it was loaded.
+
+    Attributes:
+        of: the buffer.
+        digits: what the place is made of.
+    """
+
+    of: str
+    digits: tuple[Digit, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One way to read an address as digits.
 
@@ -78,6 +98,7 @@ class Reading:
         start: the lowest address, if no index is negative.
         whole: whether it describes exactly what is touched: every conjunct of every
             mask is one of its extents.
+        promises: what it takes the user's word for.
     """
 
     digits: tuple[Digit, ...]
@@ -85,10 +106,12 @@ class Reading:
     divisions: tuple[Division, ...]
     start: Polynomial
     whole: bool
+    promises: tuple[Promise, ...] = ()
 
     def distinct(self, launch: Launch) -> bool:
-        return all(d.holds(launch) for d in self.divisions) and distinct(
-            self.digits, launch
+        spelled = (self.digits, *(promise.digits for promise in self.promises))
+        return all(d.holds(launch) for d in self.divisions) and all(
+            distinct(digits, launch) for digits in spelled
         )
 
     def covers(self, size: int, launch: Launch) -> bool:
@@ -97,6 +120,7 @@ class Reading:
             self.whole
             and at_launch(self.start, launch) == 0
             and all(division.even(launch) for division in self.divisions)
+            and not self.promises  # which say nothing of the integers there are
             and gapless(self.digits, launch) == size
         )
 
@@ -111,14 +135,18 @@ def ways_to_read(
     sites: Sequence[Site], weights: Weights, spread: Spread, unguarded: bool
 ) -> Iterator[Reading]:
     """With or without each bound that all sites share."""
-    extents = _Extents(sites)
+    extents, places = _Extents(sites), indices(weights)
+    if places is None:
+        return
+    numbers = [weights, *places.values()]
     usable = [
         b
         for b in extents.bounds
-        if b.high.known_at_launch and all(s in weights for s in b.low.varying)
+        if b.high.known_at_launch and any(_belongs(b, of) for of in numbers)
     ][:MAX_BOUNDS]
-    dividends = [of for of, _ in divided(weights)]
-    divisions = _divisions(weights, extents)
+    told = set[Symbol]().union(*numbers)
+    dividends = [of for of, _ in divided(told)]
+    divisions = _divisions(told, extents)
     if divisions is None:
         return
     tested = [
@@ -127,16 +155,56 @@ def ways_to_read(
     conjuncts = [b for site in sites for b in site.bounds]
     for count in range(len(usable), -1, -1):
         for chosen in itertools.combinations(usable, count):
-            digits = _digits(weights, extents, chosen)
-            if digits is None or len(digits) + len(spread.digits) > MAX_DIGITS:
+            best = _order(weights, extents, chosen, spread.digits)
+            orders = [_order(of, extents, chosen) for of in places.values()]
+            found = [order for order in orders if order is not None]
+            if best is None or len(found) < len(places):
                 continue
-            best = best_order([*digits, *spread.digits])
-            if best is not None:
-                used = [*chosen, *tested]
-                whole = unguarded and all(b in used for b in conjuncts)
-                start = spread.lowest + _reflected(weights, extents)
-                conditions = (*best[0], *_divisible(divisions))
-                yield Reading(best[1], conditions, divisions, start, whole)
+            used = [*chosen, *tested]
+            whole = unguarded and all(b in used for b in conjuncts)
+            start = spread.lowest + _reflected(weights, extents)
+            conditions = [*best[0], *_divisible(divisions)]
+            conditions += [c for order in found for c in order[0]]
+            promises = tuple(
+                Promise(symbol.value.name, digits)
+                for symbol, (_, digits) in zip(places, found, strict=True)
+                if symbol.value is not None
+            )
+            conditions = tuple(dict.fromkeys(conditions))
+            yield Reading(best[1], conditions, divisions, start, whole, promises)
+
+
+def indices(weights: Iterable[Symbol]) -> dict[Symbol, Weights] | None:
+    """The loaded indices in an address, and how the place of each is made up.
+
+    None if a place is not linear.
+    """
+    found: dict[Symbol, Weights] = {}
+    for symbol in weights:
+        if symbol.kind == "unique" and symbol.of is not None:
+            parts = symbol.of.linear_in(symbol.of.varying)
+            if parts is None:
+                return None
+            found[symbol] = parts[0]
+    return found
+
+
+def _belongs(bound: Bound, weights: Weights) -> bool:
+    """Whether it bounds what a number is made of, and is no index but a position."""
+    return all(s in weights and s.kind != "unique" for s in bound.low.varying)
+
+
+def _order(
+    weights: Weights,
+    extents: _Extents,
+    bounds: Iterable[Bound],
+    more: Sequence[Digit] = (),
+) -> tuple[list[Condition], tuple[Digit, ...]] | None:
+    """The best order of the digits of one number, read with those bounds it has."""
+    digits = _digits(weights, extents, [b for b in bounds if _belongs(b, weights)])
+    if digits is None or len(digits) + len(more) > MAX_DIGITS:
+        return None
+    return best_order([*digits, *more])
 
 
 def _divisible(divisions: Iterable[Division]) -> Iterator[Condition]:
@@ -161,6 +229,8 @@ class _Extents:
             return Polynomial.constant(self.shape[symbol.axis])
         if symbol.kind == "turn" and symbol.by is not None:
             return symbol.by
+        if symbol.kind == "unique":
+            return FAR
         assert symbol.of is not None and symbol.by is not None
         if symbol.kind == "remainder":
             return symbol.by
@@ -252,12 +322,12 @@ def _bounded(left: Weights, extents: _Extents, bound: Bound) -> Digit | None:
 # -- quotients and remainders --
 
 
-def divided(weights: Weights) -> list[tuple[Polynomial, Polynomial]]:
+def divided(told: Iterable[Symbol]) -> list[tuple[Polynomial, Polynomial]]:
     """What is divided, and by what, where an address tells both digits apart.
 
     A dividend told apart may itself hold both digits of another one.
     """
-    told = set(weights)
+    told = set(told)
     found: dict[tuple[Polynomial, Polynomial], None] = {}
     while True:
         new = {
@@ -274,10 +344,12 @@ def divided(weights: Weights) -> list[tuple[Polynomial, Polynomial]]:
             told.update(of.varying)
 
 
-def _divisions(weights: Weights, extents: _Extents) -> tuple[Division, ...] | None:
+def _divisions(
+    told: Iterable[Symbol], extents: _Extents
+) -> tuple[Division, ...] | None:
     """None if a division is in the way of reading the address."""
-    dividends = divided(weights)
-    told = set(weights).union(*(of.varying for of, _ in dividends))
+    dividends = divided(told)
+    told = set(told).union(*(of.varying for of, _ in dividends))
     if any(s.of and s.by and (s.of, s.by) not in dividends for s in told):
         return None  # a quotient without its remainder: nothing says what it spans
     starts: list[tuple[Weights, Polynomial]] = []

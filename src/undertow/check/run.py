@@ -12,11 +12,14 @@ from torch import Tensor
 
 from undertow import evaluate
 from undertow.check import memory
-from undertow.check.compare import bound, described, differences
+from undertow.check.compare import described, differences
 from undertow.check.example import Example, make_example, sizes
 from undertow.check.launch import Subject, apart, copies, gradients, subject
 from undertow.check.layouts import LAYOUTS
+from undertow.check.outcomes import ALL_NAN, Check, compared, free_of, undefined
+from undertow.check.promises import broken
 from undertow.errors import CheckError, LaunchError, UndertowError, UnsupportedError
+from undertow.runtime.differentiable import Differentiable
 
 SIZES = (0, 1, 63, 64, 65)
 """Around a block, and the two smallest."""
@@ -33,6 +36,7 @@ class Options:
 
     Attributes:
         wrt, outputs: what is differentiated; empty for all floats.
+        unique: pointers of which it is promised that they hold no integer twice.
         device: "cuda" to launch the kernels that Triton compiles as well.
         seed: of the example and the cotangents.
         allow_unwritten: whether outputs may keep elements that nothing wrote.
@@ -40,19 +44,10 @@ class Options:
 
     wrt: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    unique: tuple[str, ...] = ()
     device: str = "cpu"
     seed: int = 0
     allow_unwritten: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The outcome of one check; `ok` is None if it could not be made."""
-
-    name: str
-    ok: bool | None
-    text: str
-    details: tuple[str, ...] = ()
 
 
 def check(
@@ -64,7 +59,8 @@ def check(
     """Checks the kernel `fn` on the arguments that `function` gives.
 
     Args:
-        fn: a jit function, also under autotune or heuristics.
+        fn: a jit function, also under autotune, heuristics or
+            `undertow.differentiable`, whose promises are checked too.
         function: gives an example, see `undertow.check.example`.
         options: what to check.
         call: calls `function`.
@@ -78,13 +74,25 @@ def check(
     if options.device == "cuda" and not torch.cuda.is_available():
         raise CheckError("torch finds no CUDA device", hint="leave out --device cuda")
     defaults = sizes(function)
+    unique = options.unique
+    if isinstance(fn, Differentiable):
+        fn, unique = fn.fn, tuple(dict.fromkeys((*fn.unique, *unique)))
 
     def case(**given: int) -> Case:
         torch.manual_seed(options.seed)
         example = call(function, **{**defaults, **given})
-        return Case(subject(fn, example, options.wrt, options.outputs), options)
+        about = options.wrt, options.outputs, unique
+        return Case(subject(fn, example, *about), options)
 
     main = case()
+    if unique:
+        promise = main.promises()
+        yield promise
+        if (
+            not promise.ok
+        ):  # the gradients would be wrong, and say nothing of the kernel
+            yield from main.faults()
+            return
     try:
         yield from main.numbers()
     except UndertowError:
@@ -164,6 +172,12 @@ class Case:
 
     # -- checks --
 
+    def promises(self) -> Check:
+        """Whether the example keeps what was promised of it."""
+        wrong = broken(self.subject.tensors, self.subject.unique)
+        kept = "" if wrong else f"{', '.join(self.subject.unique)}: no value twice"
+        return Check("unique", not wrong, kept, tuple(wrong))
+
     def numbers(self) -> Iterator[Check]:
         if self.faulty:
             text = "not compared: the kernel accesses memory out of bounds"
@@ -194,14 +208,14 @@ class Case:
             if not t.is_floating_point() and not torch.equal(t.cpu(), want[n])
         ]
         floats = {n: t for n, t in got.items() if t.is_floating_point()}
-        outcome = _check(name, floats, want, self.dtypes, wrong)
+        outcome = compared(name, floats, want, self.dtypes, wrong)
         if outcome.ok is None:
             return outcome
         text = outcome.text if floats else f"{', '.join(got)} against float64"
         return replace(outcome, text=text)
 
     def gradient(self, got: Mapping[str, Tensor], name: str = "gradient") -> Check:
-        return _check(name, got, self.exact, self.dtypes)
+        return compared(name, got, self.exact, self.dtypes)
 
     def finite_differences(self) -> Check:
         name = "finite differences"
@@ -210,8 +224,8 @@ class Case:
             return Check(name, None, "inputs are empty, or their elements share memory")
         count = sum(self.subject.tensors[n].numel() for n in inputs)
         wide = {n: ct.double() for n, ct in self.cotangents.items()}
-        if all(_undefined(self.exact_values[n]) for n in self.subject.outputs):
-            return Check(name, None, f"{', '.join(inputs)}: {_ALL_NAN}")
+        if all(undefined(self.exact_values[n]) for n in self.subject.outputs):
+            return Check(name, None, f"{', '.join(inputs)}: {ALL_NAN}")
         if count > ELEMENTS:
             wrong = self._directions(inputs, wide)
             text = f"{', '.join(inputs)} along random directions"
@@ -235,7 +249,7 @@ class Case:
                     f"{n}: derived and measured gradients differ by {worst:.2g}"
                 )
         if not measured:
-            return Check(name, None, f"{', '.join(inputs)}: {_ALL_NAN}")
+            return Check(name, None, f"{', '.join(inputs)}: {ALL_NAN}")
         text = f"{', '.join(inputs)} by every element"
         return Check(name, not wrong, text, tuple(wrong))
 
@@ -288,14 +302,14 @@ class Case:
 
     def faults(self) -> Iterator[Check]:
         report = self.report
-        yield _faults("races", memory.races(report))
-        yield _faults("out of bounds", memory.out_of_bounds(report))
+        yield free_of("races", memory.races(report))
+        yield free_of("out of bounds", memory.out_of_bounds(report))
         pure = sorted(self.only_stored)
         missing = memory.unwritten(report, pure)
         if missing and self.options.allow_unwritten:
             yield Check("unwritten", True, f"{', '.join(missing)}: allowed")
         else:
-            yield _faults("unwritten", missing)
+            yield free_of("unwritten", missing)
         leaking, contained = memory.undefined(report)
         kept = f"{', '.join(contained)}: contained" if contained else "none"
         details = tuple(f"{u}: masked lanes change an output" for u in leaking)
@@ -335,6 +349,10 @@ def shapes(case: Callable[..., Case], defaults: Mapping[str, int]) -> Check:
 
 
 def _shape_faults(case: Case) -> Iterator[str]:
+    promise = case.promises()
+    if not promise.ok:
+        yield from promise.details
+        return
     for outcome in case.faults():
         if outcome.ok is False:
             yield from outcome.details
@@ -345,36 +363,6 @@ def _shape_faults(case: Case) -> Iterator[str]:
         outcomes.append(case.gradient(case.own))
     for outcome in outcomes:
         yield from (f"{outcome.name} of {detail}" for detail in outcome.details)
-
-
-# -- outcomes --
-
-
-def _check(
-    name: str,
-    got: Mapping[str, Tensor],
-    want: Mapping[str, Tensor],
-    dtypes: Mapping[str, torch.dtype],
-    wrong: list[str] | None = None,
-) -> Check:
-    found = differences(got, want, dtypes)
-    faults = [*(wrong or []), *(described(d) for d in found if d.wrong)]
-    void = [n for n in got if _undefined(want[n]) and _undefined(got[n])]
-    if void and not faults:
-        return Check(name, None, f"{', '.join(void)}: {_ALL_NAN}")
-    text = f"{', '.join(got)} against float64, {bound(found)}"
-    return Check(name, not faults, text, tuple(faults))
-
-
-_ALL_NAN = "not compared, every element is NaN"
-
-
-def _undefined(tensor: Tensor) -> bool:
-    return tensor.numel() > 0 and bool(tensor.isnan().all())
-
-
-def _faults(name: str, details: list[str]) -> Check:
-    return Check(name, not details, "" if details else "none", tuple(details))
 
 
 def _moves(tensor: Tensor) -> bool:

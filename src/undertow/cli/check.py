@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -9,7 +10,8 @@ from rich.text import Text
 
 from undertow.check.example import sizes
 from undertow.check.launch import subject
-from undertow.check.run import Check, Options, check
+from undertow.check.outcomes import Check
+from undertow.check.run import Options, check
 from undertow.cli.derive import check_names
 from undertow.cli.examples import example_of, find_example
 from undertow.cli.messages import CommandError, console
@@ -22,6 +24,7 @@ _INDENT = 22
 def options(
     wrt: tuple[str, ...],
     outputs: tuple[str, ...],
+    unique: tuple[str, ...],
     device: str,
     seed: int,
     allow_unwritten: bool,
@@ -29,7 +32,7 @@ def options(
     """The options of the checks; the device `auto` is a GPU if there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Options(wrt, outputs, device, seed, allow_unwritten)
+    return Options(wrt, outputs, unique, device, seed, allow_unwritten)
 
 
 def run(kernel: str, example: str | None, options: Options) -> bool:
@@ -48,10 +51,11 @@ def run(kernel: str, example: str | None, options: Options) -> bool:
             why="a function beside it returns them as (grid, kwargs)",
             hint=f"write {target.name}_example(), or pass --example file.py::function",
         )
-    if options.wrt or options.outputs:
+    options = replace(options, unique=(*target.unique, *options.unique))
+    if options.wrt or options.outputs or options.unique:
         example_ = example_of(target, function, **sizes(function))
         forward = subject(target.kernel, example_).forward
-        check_names(target, forward, options.wrt, options.outputs)
+        check_names(target, forward, options.wrt, options.outputs, options.unique)
     fine = True
     for outcome in check(target.kernel, function, options, partial(example_of, target)):
         show(outcome)

@@ -15,6 +15,7 @@ from undertow.errors import UnsupportedError
 from undertow.ir import Kernel
 from undertow.runtime.derivation import Derivation, derive
 from undertow.transform.differentiate import roles
+from undertow.transform.roles import indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Request:
     given: Given
     wrt: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    unique: tuple[str, ...] = ()
     example: str | None = None
 
 
@@ -55,13 +57,15 @@ def run(request: Request) -> Derived:
     example = example_signature(target, request.example)
     known = signature.infer(target, request.given, example)
     forward = signature.captured(target, known)
-    check_names(target, forward, request.wrt, request.outputs)
+    unique = (*target.unique, *request.unique)
+    check_names(target, forward, request.wrt, request.outputs, unique)
     derivation = derive(
         target.kernel,
         known.types,
         known.constexprs,
         wrt=request.wrt or None,
         outputs=request.outputs or None,
+        unique=unique,
     )
     if not derivation.backward.gradients:
         raise UnsupportedError(
@@ -72,23 +76,36 @@ def run(request: Request) -> Derived:
 
 
 def check_names(
-    target: Target, forward: Kernel, wrt: Collection[str], outputs: Collection[str]
+    target: Target,
+    forward: Kernel,
+    wrt: Collection[str],
+    outputs: Collection[str],
+    unique: Collection[str],
 ) -> None:
-    """Raises CommandError for a name that can be no input or output of the gradient."""
+    """Raises CommandError for a name that can be no input or output of the gradient.
+
+    Or for one that can be no index.
+    """
     found = roles(forward)
     floats = {p.name for p in forward.pointers if str(p.type) in _FLOAT_POINTERS}
-    for option, given, used, verb in (
-        ("--wrt", wrt, found.loaded, "loaded"),
-        ("--outputs", outputs, found.stored, "stored to"),
+    for option, given, used, what in (
+        ("--wrt", wrt, found.loaded & floats, "float pointer that is loaded"),
+        (
+            "--outputs",
+            outputs,
+            found.stored & floats,
+            "float pointer that is stored to",
+        ),
+        ("--unique", unique, indices(forward), "integer pointer that is only loaded"),
     ):
-        fit = [p.name for p in forward.pointers if p.name in used & floats]
+        fit = [p.name for p in forward.pointers if p.name in used]
         for name in given:
             signature.require_parameter(
                 target.name, name, [p.name for p in forward.params]
             )
             if name not in fit:
                 raise CommandError(
-                    f"`{name}` in {option} is no float pointer that is {verb}",
+                    f"`{name}` in {option} is no {what}",
                     why=f"those of `{target.name}` are {', '.join(fit) or 'none'}",
                 )
 

@@ -51,6 +51,9 @@ def rows(derived: Derived) -> Iterator[Row]:
     yield from _cotangents(backward)
     conditions = list(dict.fromkeys(_conditions(backward)))
     yield "at launch", "; ".join(conditions) or "nothing is tested"
+    if backward.promised:
+        names = ", ".join(backward.promised)
+        yield "promised", f"{names}: no value stands twice; only `check` tests it"
     yield from (("zero", text) for text in _zeros(derived))
     types = ", ".join(f"{n}:{t}" for n, t in derived.signature.types.items())
     fixed = ", ".join(f"{n}={v}" for n, v in derived.signature.constexprs.items())
@@ -71,6 +74,7 @@ def why(gradient: Gradient) -> str:
         return finding.reason
     conditions = " and ".join(map(str, finding.conditions))
     tested = f" if {conditions}" if conditions else ""
+    tested += "".join(f", as {n} holds no value twice" for n in finding.promised)
     merged = (
         "; contributions of one program are added first"
         if gradient.placement.merged

@@ -151,6 +151,15 @@ OutputsOption = Annotated[
         rich_help_panel=GRADIENT,
     ),
 ]
+UniqueOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unique",
+        metavar="NAME,…",
+        help="Pointers to integers that hold none twice, as you promise.",
+        rich_help_panel=GRADIENT,
+    ),
+]
 
 
 def _request(
@@ -161,13 +170,19 @@ def _request(
     example: str | None,
     wrt: list[str] | None,
     outputs: list[str] | None,
+    unique: list[str] | None,
 ) -> Any:
     from undertow.cli import derive as work
     from undertow.cli.signature import given
 
     options = given(dtype.value if dtype else None, types, constexpr or [])
     return work.Request(
-        kernel, options, work.names(wrt or []), work.names(outputs or []), example
+        kernel,
+        options,
+        work.names(wrt or []),
+        work.names(outputs or []),
+        work.names(unique or []),
+        example,
     )
 
 
@@ -184,6 +199,7 @@ def derive(
     example: ExampleOption = None,
     wrt: WrtOption = None,
     outputs: OutputsOption = None,
+    unique: UniqueOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -219,7 +235,9 @@ def derive(
 
     if out is not None and out.exists() and not force:
         raise CommandError(f"`{out}` exists", hint="overwrite it with --force")
-    request = _request(kernel, dtype, signature, constexpr, example, wrt, outputs)
+    request = _request(
+        kernel, dtype, signature, constexpr, example, wrt, outputs, unique
+    )
     derived = work.run(request)
     source = derived.derivation.source
     if wrapper:
@@ -243,6 +261,7 @@ def explain(
     example: ExampleOption = None,
     wrt: WrtOption = None,
     outputs: OutputsOption = None,
+    unique: UniqueOption = None,
 ) -> None:
     """Says where each gradient goes and why, and what the backward reads and writes.
 
@@ -254,7 +273,9 @@ def explain(
     from undertow.cli import derive as work
     from undertow.cli import explain as explanation
 
-    request = _request(kernel, dtype, signature, constexpr, example, wrt, outputs)
+    request = _request(
+        kernel, dtype, signature, constexpr, example, wrt, outputs, unique
+    )
     explanation.show(work.run(request))
 
 
@@ -315,6 +336,7 @@ def check(
     example: ExampleOption = None,
     wrt: WrtOption = None,
     outputs: OutputsOption = None,
+    unique: UniqueOption = None,
     device: Annotated[
         Device,
         typer.Option(
@@ -354,7 +376,12 @@ def check(
     from undertow.cli.derive import names
 
     options = work.options(
-        names(wrt or []), names(outputs or []), device.value, seed, allow_unwritten
+        names(wrt or []),
+        names(outputs or []),
+        names(unique or []),
+        device.value,
+        seed,
+        allow_unwritten,
     )
     if not work.run(kernel, example, options):
         raise typer.Exit(1)

@@ -27,12 +27,14 @@ class Target:
         module: what importing it gave.
         name: the kernel's name in it.
         kernel: the object with that name, without `undertow.differentiable`.
+        unique: what was promised to that, see `undertow.differentiable`.
     """
 
     path: Path
     module: ModuleType
     name: str
     kernel: Any
+    unique: tuple[str, ...] = ()
 
 
 def find(target: str) -> Target:
@@ -50,7 +52,9 @@ def find(target: str) -> Target:
         name = own[0]
     if name not in kernels:
         raise _no_kernel(file, name, own, name in vars(module))
-    return Target(path, module, name, without_gradients(kernels[name]))
+    kernel = without_gradients(kernels[name])
+    unique = () if kernel is kernels[name] else kernels[name].unique
+    return Target(path, module, name, kernel, unique)
 
 
 def existing(file: str) -> Path:

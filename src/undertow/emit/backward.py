@@ -75,5 +75,9 @@ def placement(gradient: Gradient) -> str:
         held = dtype(gradient.dtype).removeprefix("tl.")
         return f"{stem}: summed by atomic_add in {held}; {finding.reason}."
     conditions = " and ".join(map(str, finding.conditions))
-    tested = f" (if {conditions}, tested at launch)" if conditions else ""
-    return f"{stem}: plain store, each element is written once{tested}."
+    notes = [f"if {conditions}, tested at launch"] if conditions else []
+    notes += [
+        f"as {name} holds no value twice, as promised" for name in finding.promised
+    ]
+    noted = f" ({'; '.join(notes)})" if notes else ""
+    return f"{stem}: plain store, each element is written once{noted}."

@@ -79,6 +79,7 @@ def derive(
     *,
     wrt: Collection[str] | None = None,
     outputs: Collection[str] | None = None,
+    unique: Collection[str] = (),
 ) -> Derivation:
     """Derives the backward of a Triton kernel.
 
@@ -90,6 +91,8 @@ def derive(
         constexprs: the values of the other parameters.
         wrt: the pointers to differentiate; by default all floats that are loaded.
         outputs: the pointers that have a cotangent; by default all floats stored to.
+        unique: pointers to integers of which you promise that none stands there twice,
+            besides those of an `undertow.differentiable`. `undertow check` tests it.
 
     Raises:
         CaptureError: Triton does not compile the kernel.
@@ -98,8 +101,9 @@ def derive(
     wrapper: Any = sys.modules.get("undertow.runtime.differentiable")  # needs torch
     if wrapper is not None and isinstance(fn, wrapper.Differentiable):
         kernel: Any = fn
-        fn = kernel.fn
-    return Derivation(differentiate(capture(fn, signature, constexprs), wrt, outputs))
+        fn, unique = kernel.fn, (*kernel.unique, *unique)
+    forward = capture(fn, signature, constexprs)
+    return Derivation(differentiate(forward, wrt, outputs, unique=unique))
 
 
 def capture(

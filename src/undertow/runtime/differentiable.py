@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from undertow.runtime.call import Call
 from undertow.runtime.derivation import capture
 from undertow.runtime.specialisation import LOCK, Specialisation, run_on_cpu
 from undertow.runtime.tuning import Layers
+from undertow.transform.roles import refuse_no_indices
 
 _increment_version: Any = torch._C._increment_version
 
@@ -40,8 +41,9 @@ class Differentiable:
     CPU tensors are worked on by the evaluator.
     """
 
-    def __init__(self, fn: Any) -> None:
+    def __init__(self, fn: Any, unique: Collection[str] = ()) -> None:
         self.fn = fn
+        self.unique = tuple(unique)
         self._layers = Layers(fn)
         self._wrapped = bool(self._layers)
         self._interpreted = self._layers.interpreted
@@ -128,7 +130,8 @@ class Differentiable:
             try:
                 types, constexprs = binder.types(values)
                 forward = capture(self.fn, types, constexprs)
-                found = Specialisation(forward, binder.names)
+                refuse_no_indices(forward, self.unique)
+                found = Specialisation(forward, binder.names, self.unique)
             except UndertowError as error:
                 found = error.with_traceback(None)
             except Exception as error:  # a launch without gradients must not fail by it
@@ -258,12 +261,22 @@ def _launch(
 _outside_of_graph: Any = torch.compiler.disable(_launch)
 
 
-def differentiable(fn: Any) -> Differentiable:
+@overload
+def differentiable(fn: Any, *, unique: Collection[str] = ...) -> Differentiable: ...
+@overload
+def differentiable(
+    *, unique: Collection[str] = ...
+) -> Callable[[Any], Differentiable]: ...
+def differentiable(fn: Any = None, *, unique: Collection[str] = ()) -> Any:
     """Makes launches of a Triton kernel differentiable.
 
     Args:
         fn: a function decorated with `triton.jit`, also under `triton.autotune` or
-            `triton.heuristics`.
+            `triton.heuristics`; left out by a decorator with options,
+            ``@undertow.differentiable(unique=("index_ptr",))``.
+        unique: pointers to integers of which you promise that none stands there twice
+            in any launch, so that gradients of what is loaded at them need no atomics.
+            `undertow check` tests it on the example.
 
     Returns:
         An object that is launched like `fn`. Where an argument requires a gradient, the
@@ -273,4 +286,9 @@ def differentiable(fn: Any) -> Differentiable:
         CaptureError: `fn` is no jit function. What a kernel uses is looked at when it
             is first launched.
     """
-    return fn if isinstance(fn, Differentiable) else Differentiable(fn)
+    if fn is None:
+        return partial(differentiable, unique=unique)
+    if isinstance(fn, Differentiable):
+        unique = tuple(dict.fromkeys((*fn.unique, *unique)))
+        return fn if unique == fn.unique else Differentiable(fn.fn, unique)
+    return Differentiable(fn, unique)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from undertow.runtime.arguments import picker
 from undertow.runtime.derivation import Derivation
 from undertow.transform.differentiate import differentiate, roles
 from undertow.transform.rebuild import Env, rebuild, with_body
+from undertow.transform.roles import indices
 
 LOCK = threading.RLock()
 """Held while a kernel is captured or derived: Triton's front end is not for threads."""
@@ -49,11 +50,15 @@ class Specialisation:
         scalars: its other parameters.
         take_tensors: takes those of `tensors` out of a launch's values.
         take_scalars: those of `scalars`.
+        unique: those of its pointers that hold no integer twice, as the user promises.
         kept: what was decided for launches of one geometry.
     """
 
-    def __init__(self, forward: Kernel, names: Sequence[str]) -> None:
+    def __init__(
+        self, forward: Kernel, names: Sequence[str], unique: Collection[str] = ()
+    ) -> None:
         found = roles(forward)
+        self.unique = tuple(unique)
         pointers = [p.name for p in forward.pointers]
         self.forward = forward
         self.names = tuple(names)
@@ -97,7 +102,12 @@ class Specialisation:
             with LOCK:
                 found = Derivation(
                     differentiate(
-                        self.forward, wrt, outputs, atomic=atomic, followed=True
+                        self.forward,
+                        wrt,
+                        outputs,
+                        unique=self.unique,
+                        atomic=atomic,
+                        followed=True,
                     )
                 )
                 self._derivations[key] = found
@@ -109,7 +119,9 @@ class Specialisation:
         found = self._aliased.get(key)
         if found is None:
             merged = merge_parameters(self.forward, pairs)
-            found = self._aliased[key] = Specialisation(merged, self.names)
+            unique = {pairs.get(name, name) for name in self.unique}
+            kept = sorted(unique.intersection(indices(merged)))
+            found = self._aliased[key] = Specialisation(merged, self.names, kept)
         return found
 
     # -- decisions, by what they depend on --

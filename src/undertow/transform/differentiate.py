@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from undertow.analysis.activity import Activity, activity, reinterprets
+from undertow.analysis.exclusive import Exclusive
 from undertow.analysis.stabilisers import stabilisers
 from undertow.errors import UndertowError, UnsupportedError
 from undertow.ir import (
@@ -36,6 +37,7 @@ from undertow.transform.roles import (
     OutputStores,
     Roles,
     output_stores,
+    refuse_no_indices,
     refuse_overwritten,
     refuse_unordered,
     roles,
@@ -111,12 +113,21 @@ class Backward:
     counter: Kernel | None = None
     counted: tuple[str, ...] = ()
 
+    @property
+    def promised(self) -> tuple[str, ...]:
+        """Buffers of integers of which it relies on that they hold none twice."""
+        findings = [g.placement.finding for g in self.gradients]
+        findings += [store.finding for store in self.stores]
+        found = (f.promised for f in findings if isinstance(f, Exclusive))
+        return tuple(dict.fromkeys(name for names in found for name in names))
+
 
 def differentiate(
     kernel: Kernel,
     wrt: Collection[str] | None = None,
     outputs: Collection[str] | None = None,
     *,
+    unique: Collection[str] = (),
     atomic: Collection[str] = (),
     followed: bool = False,
 ) -> Backward:
@@ -126,6 +137,8 @@ def differentiate(
         kernel: the forward.
         wrt: parameters to differentiate; by default every float pointer that is loaded.
         outputs: parameters with a cotangent; by default every float pointer stored to.
+        unique: buffers of integers that hold none twice, as the user promises: what is
+            loaded or stored at them is told apart by where they are loaded from.
         atomic: inputs whose gradient must not be a plain store, because what that needs
             of the strides does not hold in the launch at hand.
         followed: whether stores of one program that may meet are looked at in each
@@ -134,12 +147,13 @@ def differentiate(
     Raises:
         UnsupportedError: something on the way from `wrt` to `outputs` has no
             derivative, an overwritten input is needed, or a name is no pointer to
-            floats.
+            floats (of `unique`, to integers that are only loaded).
     """
     forward = name_variables(induction(simplify(kernel)))
     try:
+        refuse_no_indices(forward, unique)
         task = Task.of(forward, wrt, outputs)
-        backward = _differentiate(task, atomic, followed)
+        backward = _differentiate(task, unique, atomic, followed)
     except UndertowError as error:
         error.kernel = error.kernel or kernel.name
         raise
@@ -254,10 +268,12 @@ def _is_fp8(value: Value) -> bool:
     return value.is_float and value.tensor_type.dtype.bits == 8
 
 
-def _differentiate(task: Task, atomic: Collection[str], followed: bool) -> Backward:
+def _differentiate(
+    task: Task, unique: Collection[str], atomic: Collection[str], followed: bool
+) -> Backward:
     forward, names = task.forward, Names(task.forward)
     axes = program_axes(forward)
-    stores = output_stores(forward, task.targets, axes, followed)
+    stores = output_stores(forward, task.targets, axes, followed, unique)
     cotangents = {
         p: Value(PointerType(_element(p)), names.cotangent(p, p in task.inputs))
         for p in task.useful
@@ -274,6 +290,7 @@ def _differentiate(task: Task, atomic: Collection[str], followed: bool) -> Backw
         axes,
         in_place=[g for p, g in gradients.items() if p in task.in_place],
         atomic=[g for p, g in gradients.items() if p.name in atomic],
+        unique=unique,
     )
     outputs = {c: p for p, c in cotangents.items()}
     layouts = by_own_strides(body, outputs, names.fresh)

@@ -185,6 +185,7 @@ def place(
     *,
     in_place: Collection[Value] = (),
     atomic: Collection[Value] = (),
+    unique: Collection[str] = (),
 ) -> Placing:
     """Places the contributions to each gradient.
 
@@ -194,11 +195,12 @@ def place(
         axes: the grid axes whose program id the forward reads.
         in_place: gradient pointers of buffers that the forward overwrites.
         atomic: gradient pointers whose condition for plain stores failed at launch.
+        unique: buffers that hold no integer twice, by name.
 
     Raises:
         UnsupportedError: an overwritten buffer whose gradient is not a plain store.
     """
-    addresses = Addresses()
+    addresses = Addresses(unique)
     merged = _merges(body, addresses, gradients)
     placements: dict[Value, Placement] = {}
     for base, ops in _contributions(body, gradients).items():

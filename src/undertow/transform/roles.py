@@ -10,7 +10,7 @@ from undertow.analysis.addresses import Addresses
 from undertow.analysis.exclusive import Exclusive, Shared
 from undertow.analysis.launch import uniform
 from undertow.errors import UnsupportedError
-from undertow.ir import Access, Block, Kernel, Op, Value, walk
+from undertow.ir import Access, Block, Kernel, Op, PointerType, Value, walk
 from undertow.transform.fold import constant
 from undertow.transform.place import Path, Placed, apart, find, inexact, visit
 
@@ -71,7 +71,11 @@ class OutputStores:
 
 
 def output_stores(
-    forward: Kernel, targets: Iterable[Value], axes: Collection[int], followed: bool
+    forward: Kernel,
+    targets: Iterable[Value],
+    axes: Collection[int],
+    followed: bool,
+    unique: Collection[str] = (),
 ) -> tuple[OutputStores, ...]:
     """What is known of the stores to each of `targets` that has any.
 
@@ -79,7 +83,7 @@ def output_stores(
         UnsupportedError: several stores of one program may meet, which one is the last
             is not known, and they are not `followed` in each launch.
     """
-    addresses = Addresses()
+    addresses = Addresses(unique)
     found: list[OutputStores] = []
     for target in targets:
         ops = last_stores(forward, target)
@@ -132,6 +136,31 @@ def _one_at_a_time(ops: list[Placed]) -> bool:
 
 
 # -- refusals --
+
+
+def refuse_no_indices(forward: Kernel, unique: Collection[str]) -> None:
+    """Refuses a promise on what is no buffer of integers that is only loaded."""
+    known = indices(forward)
+    for name in unique:
+        if name not in known:
+            listed = ", ".join(f"`{n}`" for n in known) or "there is none"
+            raise UnsupportedError(
+                f"`{name}` of `unique` is no pointer to integers that are only loaded",
+                kernel=forward.name,
+                hint=f"these are: {listed}" if known else listed,
+            )
+
+
+def indices(kernel: Kernel) -> tuple[str, ...]:
+    """The pointers to integers that a kernel loads and does not store to."""
+    inputs = roles(kernel).inputs
+    return tuple(
+        p.name
+        for p in kernel.pointers
+        if isinstance(p.type, PointerType)
+        and p.type.element.is_int
+        and p.name in inputs
+    )
 
 
 def _refuse_step(loop: Op) -> None:
