@@ -105,6 +105,8 @@ def _combined(lifter: Lifter, op: MOp, left: Elements, right: Elements) -> Eleme
         for inner in block.ops:
             if inner.name in ("tt.reduce.return", "tt.scan.return"):
                 return tuple(lifter.values(inner))
+            if inner.name == "tt.call":  # which Triton does not inline
+                _refuse(lifter, op, "that returns early, or is `noinline`,")
             if inner.regions:
                 _refuse(lifter, op, "that branches")
             if inner.name not in ROWS:

@@ -174,7 +174,14 @@ class Binder:
                 hint="pass its elements as arguments of their own, or make it a "
                 "constexpr",
             )
-        raise self._error(f"cannot take `{name}` of type `{type(value).__name__}`")
+        kind = type(value).__name__
+        raise self._error(
+            f"cannot take `{name}` of type `{kind}`",
+            hint="pass the tensor that it describes, and make the descriptor in the "
+            "kernel: tl.make_tensor_descriptor"
+            if kind == "TensorDescriptor"
+            else "",
+        )
 
     def _error(self, fact: str, hint: str = "") -> LaunchError:
         return LaunchError(f"`{self.kernel}` {fact}", hint=hint)

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undertow.analysis.exclusive import Shared
 from undertow.errors import LaunchError
+from undertow.ir import walk
 from undertow.runtime.call import Call
 from undertow.runtime.geometry import buffer, collapsed, in_layout_of
 from undertow.runtime.plan import GradientPlan, Plan
@@ -195,18 +197,18 @@ def _backward(
     saved = _laid_out(held, recording.saved_strides)
     plan = _plan(recording, needed[1:], cts, scalars)
     if plan.atomic and torch.are_deterministic_algorithms_enabled():
-        refuse_nondeterministic(plan, recording.specialisation.forward.name)
+        refuse_nondeterministic(plan)
     read = [_placed(cts[ct.index], ct.strides) for ct in plan.cotangents]
     buffers = [_buffer(g, cts, device) for g in plan.gradients]
     if buffers:
-        name = recording.specialisation.forward.name
         numbers, tapes = plan.numbers, plan.tapes
         if plan.take_counted is not None:
             given = plan.take_counted((*saved, *scalars))
             turns = count_turns(plan, given, recording.grid, device)
             numbers = (*numbers[: len(numbers) - len(turns)], *turns)
             tapes = [tape.sized(turns) for tape in tapes]
-        memory = allocate(tapes, device, name) if tapes else ()
+        backward = plan.derivation.backward
+        memory = allocate(tapes, device, backward) if tapes else ()
         pool = (*saved, *read, *buffers, *memory, *scalars, *numbers)
         execute(plan, plan.take(pool), recording.grid, device, options)
     for g, written in zip(plan.gradients, buffers, strict=True):
@@ -334,10 +336,12 @@ def execute(
             run(*arguments, grid=grid, warmup=False, **options)
 
 
-def refuse_nondeterministic(plan: Plan, kernel: str) -> None:
+def refuse_nondeterministic(plan: Plan) -> None:
     """Raises, or warns, as `torch.use_deterministic_algorithms` demands."""
+    backward, name = plan.derivation.backward, plan.atomic[0]
+    kernel = backward.forward.name
     fact = (
-        f"the gradient of `{plan.atomic[0]}` in `{kernel}` is summed by atomic_add, "
+        f"the gradient of `{name}` in `{kernel}` is summed by atomic_add, "
         "whose order is not deterministic"
     )
     if torch.is_deterministic_algorithms_warn_only_enabled():
@@ -345,6 +349,16 @@ def refuse_nondeterministic(plan: Plan, kernel: str) -> None:
         return
     raise LaunchError(
         fact,
+        loc=next(
+            op.loc
+            for op in walk(backward.forward.body)
+            if op.opcode == "load" and op.operands[0].name == name
+        ),
         kernel=kernel,
+        why=next(
+            g.placement.finding.reason
+            for g in backward.gradients
+            if g.of == name and isinstance(g.placement.finding, Shared)
+        ),
         hint="torch.use_deterministic_algorithms(True, warn_only=True) allows it",
     )

@@ -19,13 +19,14 @@ from undertow.errors import LaunchError
 from undertow.evaluate.launch import Grid
 from undertow.runtime.plan import Plan, TapePlan
 from undertow.runtime.specialisation import run_on_cpu
+from undertow.transform.differentiate import Backward
 
 SMALL = 1 << 26
 """Tapes below 64 MiB in all are not worth asking the driver how much is free."""
 
 
 def allocate(
-    plans: Sequence[TapePlan], device: torch.device, kernel: str
+    plans: Sequence[TapePlan], device: torch.device, backward: Backward
 ) -> list[Tensor]:
     """Buffers for the tapes of one launch.
 
@@ -34,7 +35,7 @@ def allocate(
     """
     wanted = sum(plan.bytes for plan in plans)
     if wanted > SMALL:
-        _refuse_large(wanted, device, kernel)
+        _refuse_large(wanted, device, backward)
     return [torch.empty(p.numel, dtype=p.dtype, device=device) for p in plans]
 
 
@@ -63,13 +64,15 @@ def count_turns(
     return turns.amax(0).clamp(min=0).tolist()
 
 
-def _refuse_large(wanted: int, device: torch.device, kernel: str) -> None:
+def _refuse_large(wanted: int, device: torch.device, backward: Backward) -> None:
     share = float(os.environ.get("UNDERTOW_TAPE_SHARE", "0.5"))
     free = _free(device)
     if wanted <= share * free:
         return
+    kernel = backward.forward.name
     raise LaunchError(
         f"the backward of `{kernel}` needs a tape of {_gib(wanted)}",
+        loc=backward.tapes[0].loop.loc,
         kernel=kernel,
         why=f"{_gib(free)} are free, and a tape may take {share:.0%} of that",
         hint="use fewer programs or turns a launch, or set UNDERTOW_TAPE_SHARE",

@@ -261,6 +261,7 @@ def _refuse_fp8(forward: Kernel, active: Activity) -> None:
                 "fp8 numbers are not differentiated",
                 loc=op.loc,
                 why="they carry too few bits for a cotangent",
+                hint="cast to `tl.bfloat16` where a gradient is wanted",
             )
 
 

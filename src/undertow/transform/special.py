@@ -76,7 +76,12 @@ def _gather(s: State, op: Op, ct: Cotangent) -> None:
     shape = (*op.result.shape[: axis + 1], extent, *op.result.shape[axis + 1 :])
     if math.prod(shape) > LARGEST:
         lanes = " x ".join(map(str, shape))
-        raise refusal(s.kernel, op, f"its sums need a block of {lanes} elements")
+        raise refusal(
+            s.kernel,
+            op,
+            f"its sums need a block of {lanes} elements",
+            "gather from a smaller block, or load at the indices",
+        )
     wide = b.broadcast(b.expand_dims(s.env[index], axis + 1), shape)
     position = b.range(extent, axis + 1, shape)
     hit = b.pointwise("cmp", b.cast(wide, I32), position, predicate="eq")

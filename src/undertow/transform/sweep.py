@@ -136,14 +136,19 @@ def captured(s: State, op: Op) -> list[Value]:
     return [v for v in used if v not in inside and s.activity.active(v)]
 
 
-def refusal(kernel: Kernel, op: Op, reason: str) -> UnsupportedError:
+_WRITTEN = {"lgamma": "libdevice.lgamma"}
+"""How an op is written that is not `tl.` and its opcode."""
+
+
+def refusal(kernel: Kernel, op: Op, reason: str, hint: str = "") -> UnsupportedError:
     """The error for an active op without a derivative."""
     kind = f" ({op.str_attr('kind')})" if op.opcode == "reduce" else ""
     return UnsupportedError(
-        f"no derivative rule for `tl.{op.opcode}{kind}`",
+        f"no derivative rule for `{_WRITTEN.get(op.opcode, f'tl.{op.opcode}')}{kind}`",
         loc=op.loc,
         kernel=kernel.name,
         why=_path(kernel, op, reason),
+        hint=hint,
     )
 
 
