@@ -57,11 +57,13 @@ def repeats(layout: Layout) -> bool:
     """Whether elements of a tensor share memory with one another."""
     pairs = zip(layout.size, layout.stride, strict=True)
     expanded = any(n > 1 and step == 0 for n, step in pairs)
-    return 0 not in layout.size and (expanded or meets_itself(layout))
+    return meets_itself(layout) or (expanded and 0 not in layout.size)
 
 
 def meets_itself(layout: Layout) -> bool:
     """Whether elements share memory otherwise than by expansion."""
+    if 0 in layout.size:
+        return False
     reach = 1
     pairs = zip(layout.stride, layout.size, strict=True)
     for step, extent in sorted((s, n) for s, n in pairs if n != 1 and s != 0):

@@ -198,3 +198,12 @@ def test_shape_assumed_2d_or_3d(image: tuple[int, ...], device: str):
         found, torch.autograd.grad(wanted, exact, ct.double()), strict=True
     ):
         close(a, e)
+
+
+def test_no_elements_share_no_memory(device: str):
+    """Every second column of a matrix that has none."""
+    x, w = leaf(3, 0, device=device), leaf(0, device=device)
+    y = normalised(x.as_strided((3, 0), (1, 2)), w, torch.empty(3, 0, device=device))
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == (3, 0)
