@@ -107,6 +107,7 @@ def verdicts() -> list[Verdict]:
         *(_refused(name, refusal) for name, refusal in REFUSED.items()),
         *(_refused(f"tt.atomic_rmw {kind}", atomic(kind)) for kind in ATOMICS),
         *(_function(name, opcode) for name, opcode in libdevice.OPCODES.items()),
+        *(_unknown(name) for name in libdevice.UNKNOWN),
     ]
 
 
@@ -133,9 +134,8 @@ def _function(name: str, opcode: str) -> Verdict:
     return Verdict(FUNCTIONS, name, _written(opcode), *_rule(opcode))
 
 
-def _ruled(name: str, opcode: str) -> Verdict:
-    kind, how = _rule(opcode)
-    return Verdict(name, _written(opcode), kind, how)
+def _unknown(name: str) -> Verdict:
+    return Verdict(FUNCTIONS, name, f"`libdevice.{name}`", *_rule("extern"))
 
 
 def _rule(opcode: str) -> tuple[str, str]:
@@ -172,7 +172,7 @@ def _partials(opcode: str, maps: Iterable[Callable[..., Expr] | None]) -> Iterat
         Value(scalar(F32), name, is_argument=True) for name in ("d_y", *names, "y")
     ]
     given = [Expr(b, value) for value in values]
-    write = Expressions(names={}, extents={})
+    write = Expressions(names={}, extents={}, assemblies={})
     for name, partial in zip(names, maps, strict=True):
         share = "0" if partial is None else write.text(partial(*given).value).text
         yield f"d_{name} = {share}"

@@ -20,6 +20,8 @@ from undertow.errors import (
 )
 
 if TYPE_CHECKING:
+    from undertow.frontend.markers import stop_gradient
+    from undertow.frontend.overrides import custom_vjp
     from undertow.runtime.derivation import Derivation, derive
     from undertow.runtime.differentiable import Differentiable, differentiable
 
@@ -28,8 +30,10 @@ __version__ = "0.1.0"
 _LAZY = {
     "Derivation": "undertow.runtime.derivation",
     "Differentiable": "undertow.runtime.differentiable",
+    "custom_vjp": "undertow.frontend.overrides",
     "derive": "undertow.runtime.derivation",
     "differentiable": "undertow.runtime.differentiable",
+    "stop_gradient": "undertow.frontend.markers",
 }
 
 __all__ = [
@@ -41,8 +45,10 @@ __all__ = [
     "LaunchError",
     "UndertowError",
     "UnsupportedError",
+    "custom_vjp",
     "derive",
     "differentiable",
+    "stop_gradient",
 ]
 
 

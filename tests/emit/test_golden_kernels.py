@@ -30,6 +30,7 @@ GOLDEN: dict[str, tuple[str, torch.dtype]] = {
     "scatter_add": ("weighted_histogram-outliers", torch.float32),
     "linear_recurrence": ("linear_recurrence-padded", torch.float32),
     "while_loop": ("relax-several", torch.float32),
+    "straight_through": ("quantised-odd", torch.float32),
 }
 
 LONG = {

@@ -72,14 +72,14 @@ def reorder(x_ptr, y_ptr, n):
 @triton.jit
 def inline_asm(x_ptr, y_ptr, n):
     x = tl.load(x_ptr + tl.arange(0, 16))
-    y = tl.inline_asm_elementwise("nop", "=r,r", [x], tl.float32, True, 1)  # here
+    y = tl.inline_asm_elementwise("nop", "=r,r", [x], tl.float32, False, 1)  # here
     tl.store(y_ptr + tl.arange(0, 16), y)
 
 
 @triton.jit
-def bessel(x_ptr, y_ptr, n):
+def bits(x_ptr, y_ptr, n):
     x = tl.load(x_ptr + tl.arange(0, 16))
-    tl.store(y_ptr + tl.arange(0, 16), libdevice.j0(x))  # here
+    tl.store(y_ptr + tl.arange(0, 16), libdevice.popc(x.to(tl.int32)))  # here
 
 
 @triton.jit
@@ -234,8 +234,8 @@ CASES: dict[str, Case] = {
             (histogram, "`tl.histogram` is not supported"),
             (cat, "`tl.cat` is not supported"),
             (reorder, "`can_reorder=True` is not supported"),
-            (inline_asm, "`tl.inline_asm_elementwise` is not supported"),
-            (bessel, "the external function `__nv_j0f` is not supported"),
+            (inline_asm, "inline assembly with side effects is not supported"),
+            (bits, "the external function `__nv_popc` is not supported"),
             (
                 atomic_result,
                 "the old value that `tl.atomic_add` returns is not supported",

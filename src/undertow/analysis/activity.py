@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from undertow.ir import I1, Access, Block, Kernel, Op, Value, walk
+from undertow.ir import I1, Access, Block, Custom, Kernel, Op, Value, walk
 
 Passes = Callable[[Op], bool]
 """Whether a derivative can pass through an op at all (its verdict is not zero)."""
@@ -153,7 +153,8 @@ def _backward(
             if other is not None and op.result in useful:
                 useful.add(other)
         elif passes(op) and any(r in useful for r in op.results):
-            useful.update(v for v in op.operands if v.is_float)
+            given = Custom.of(op).inputs if op.opcode == "custom" else op.operands
+            useful.update(v for v in given if v.is_float)
 
 
 def _into_turns(op: Op, useful: set[Value], body: Callable[[], None]) -> None:

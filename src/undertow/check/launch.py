@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ class Exact(Differentiable):
 def in_float64(kernel: Kernel) -> Kernel:
     """`kernel` with every type of floats replaced by f64."""
     wide = parse(_FLOAT_TYPE.sub("f64", print_kernel(kernel)))
-    return Kernel(wide.name, wide.params, wide.body, kernel.loc, kernel.constexprs)
+    return replace(wide, loc=kernel.loc, constexprs=kernel.constexprs)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from undertow.analysis.exclusive import Exclusive
+from undertow.emit.assembly import Assembly
 from undertow.emit.source import emit, joined
 from undertow.emit.text import dtype
 from undertow.transform.differentiate import Backward, Gradient
@@ -17,10 +18,12 @@ def emit_backward(backward: Backward) -> str:
         for g in backward.gradients
         if not isinstance(g.placement.finding, Exclusive)
     }
-    source = emit(backward.kernel, describe(backward), reasons)
+    assemblies: dict[Assembly, str] = {}
+    source = emit(backward.kernel, describe(backward), reasons, assemblies)
     if backward.counter is None:
         return source
-    return joined(source, emit(backward.counter, describe_counter(backward)))
+    lines = describe_counter(backward)
+    return joined(source, emit(backward.counter, lines, assemblies=assemblies))
 
 
 def describe(backward: Backward) -> list[str]:
@@ -36,6 +39,8 @@ def describe(backward: Backward) -> list[str]:
         f"Recomputed: {recomputed}. {kept(backward)}",
         *(placement(g) for g in backward.gradients),
     ]
+    if forward.rules:
+        lines.append(f"Derivatives given by the user: {', '.join(forward.rules)}.")
     if backward.passed_on:
         names = ", ".join(backward.passed_on)
         lines.append(f"Passed on unchanged, as it is only added to: {names}.")

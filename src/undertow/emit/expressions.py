@@ -9,6 +9,7 @@ from functools import cached_property
 
 from undertow.analysis.addresses import uniform
 from undertow.emit import spelling
+from undertow.emit.assembly import Assembly, function_of
 from undertow.emit.promotion import PROMOTING, foldable, implicit, inside, weak
 from undertow.emit.text import (
     AND,
@@ -38,11 +39,13 @@ class Expressions:
         names: the values that have a variable.
         extents: constexpr names by the number they stand for.
         combines: names of the helper functions that reductions need, by kind.
+        assemblies: names of those that hold inline assembly.
         shapes: what ops being written give before Triton broadcasts them.
     """
 
     names: dict[Value, str]
     extents: Mapping[int, str]
+    assemblies: dict[Assembly, str]
     combines: dict[str, str] = field(default_factory=lambda: dict[str, str]())
     shapes: dict[Op, Shape] = field(default_factory=lambda: dict[Op, Shape]())
 
@@ -100,6 +103,7 @@ class Expressions:
             "scan": self.scan,
             "recurrence": self.recurrence,
             "dot": self.dot,
+            **dict.fromkeys(("inline_asm", "extern"), self.opaque),
             "load": self.load,
             **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit"), self.test),
         }
@@ -371,6 +375,18 @@ class Expressions:
         fused = c in self.names or not spelling.is_zero(c)
         arguments = [self.full(v) for v in (a, b, c)[: 3 if fused else 2]]
         return call("tl.dot", *arguments, *spelling.dot_options(op, fused=fused))
+
+    def opaque(self, op: Op) -> Text:
+        """A call in which a literal is given its type."""
+        arguments = [
+            call("tl.full", "()", self.full(v), dtype(v.tensor_type.dtype)).text
+            if not v.shape and foldable(v, self.names)
+            else self.full(v)
+            for v in op.operands
+        ]
+        if op.opcode == "extern":
+            return call(f"libdevice.{op.str_attr('function')}", *arguments)
+        return call(function_of(op, self.assemblies), *arguments)
 
     # -- memory ----------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 
+from undertow.emit.assembly import Assembly, helper
 from undertow.emit.layout import WIDTH, signature
 from undertow.emit.statements import Writer
 from undertow.ir import I64, Kernel, TensorType, Value, walk
+from undertow.transform.rebuild import undeclared
 
 COMBINES = {
     "prod": ("a, b", "a * b"),
@@ -22,6 +24,7 @@ def emit(
     kernel: Kernel,
     docstring: Iterable[str] = (),
     reasons: Mapping[str, str] | None = None,
+    assemblies: dict[Assembly, str] | None = None,
 ) -> str:
     """The source of a module that defines `kernel`.
 
@@ -29,9 +32,15 @@ def emit(
         kernel: what to write. Constexprs that occur as extents become parameters.
         docstring: its lines, without indentation.
         reasons: comments above the first write to a buffer, by its parameter's name.
+        assemblies: the functions of assembly that a module to join this with defines;
+            new ones are entered.
     """
+    kernel = undeclared(kernel)
     extents = constexpr_extents(kernel)
-    lines, expressions = Writer(kernel, extents, reasons or {}).body()
+    assemblies = {} if assemblies is None else assemblies
+    defined = set(assemblies)
+    writer = Writer(kernel, extents, reasons or {}, assemblies)
+    lines, expressions = writer.body()
     used = [name for name in kernel.constexprs if name in extents.values()]
     guards = [f"    tl.static_assert({n} == {kernel.constexprs[n]})" for n in used]
     parameters = [parameter(p) for p in kernel.params]
@@ -41,6 +50,8 @@ def emit(
     helpers = [
         _combine(name, *COMBINES[kind]) for kind, name in expressions.combines.items()
     ]
+    new = [of for of in assemblies if of not in defined]
+    helpers += [helper(assemblies[of], of) for of in new]
     imports = ["import triton", "import triton.language as tl"]
     if "libdevice." in text:
         imports.append("from triton.language.extra import libdevice")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
+from undertow.emit.assembly import Assembly
 from undertow.emit.expressions import Expressions
 from undertow.emit.limits import MAX_DEPTH, Limits
 from undertow.emit.liveness import Frame, Places, Reads, in_turn
@@ -40,11 +41,15 @@ class Writer:
     """
 
     def __init__(
-        self, kernel: Kernel, extents: Mapping[int, str], reasons: Mapping[str, str]
+        self,
+        kernel: Kernel,
+        extents: Mapping[int, str],
+        reasons: Mapping[str, str],
+        assemblies: dict[Assembly, str],
     ) -> None:
         """`reasons` are comments above the first access to a buffer, by its name."""
         self.names = Names([*(p.name for p in kernel.params), *kernel.constexprs])
-        self.expressions = Expressions({}, extents)
+        self.expressions = Expressions({}, extents, assemblies)
         self.given = self.expressions.names
         self.page = Page(self.names, reasons, self.given)
         self.limits = Limits(self.expressions)
@@ -75,7 +80,7 @@ class Writer:
     # -- deciding --------------------------------------------------------------------
 
     def needs_variable(self, op: Op, value: Value) -> bool:
-        if op.opcode in ("if", "split", "recurrence"):
+        if len(op.results) > 1 or op.opcode == "recurrence":
             return True
         if written_in_place(op):
             return False
@@ -239,7 +244,7 @@ class Writer:
             target, expression = "", self.expressions.build(op).text
         pairs = zip(left, op.results, strict=True)
         names = [name or self.name(r) for name, r in pairs]
-        if op.opcode == "split":  # a half that nobody wants
+        if len(names) > 1:  # some that nobody wants
             unused = [not self.uses.get(r) for r in op.results]
             names = ["_" * u + name for u, name in zip(unused, names, strict=True)]
         self.given.update(zip(op.results, names, strict=True))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
+from undertow.errors import UnsupportedError
 from undertow.evaluate import memory
 from undertow.evaluate.dtypes import torch_dtype, wrapped
 from undertow.evaluate.launch import EMPTY, Launch
@@ -18,7 +20,7 @@ from undertow.evaluate.loops import Loop, While
 from undertow.evaluate.program import Env, Program, Step
 from undertow.evaluate.pure import PURE
 from undertow.evaluate.trace import ACTIONS, Site
-from undertow.ir import OPS, Access, Block, Kernel, Op, Value, walk
+from undertow.ir import OPS, Access, Block, Custom, Kernel, Op, Value, walk
 
 
 @lru_cache(maxsize=256)
@@ -189,6 +191,38 @@ def _num_programs(compiler: _Compiler, op: Op) -> Step:
     return num_programs
 
 
+def _custom(compiler: _Compiler, op: Op) -> Step:
+    ins = [compiler.slot(v) for v in Custom.of(op).outputs]
+    outs = [compiler.slot(v) for v in op.results]
+
+    def custom(env: Env, launch: Launch) -> None:
+        for out, held in zip(outs, ins, strict=True):
+            env[out] = env[held]
+
+    return custom
+
+
+def _stop(compiler: _Compiler, op: Op) -> Step:
+    held, out = compiler.slot(op.operands[0]), compiler.slot(op.result)
+
+    def stop(env: Env, launch: Launch) -> None:
+        env[out] = launch.constant(env[held])
+
+    return stop
+
+
+def _gpu_only(compiler: _Compiler, op: Op) -> NoReturn:
+    what = "inline assembly"
+    if op.opcode == "extern":
+        what = f"`libdevice.{op.str_attr('function')}`"
+    raise UnsupportedError(
+        f"{what} cannot be run without a GPU",
+        loc=op.loc,
+        kernel=compiler.kernel.name,
+        why="CPU tensors, and checks in float64, are worked on by the evaluator",
+    )
+
+
 def _memory(compiler: _Compiler, op: Op) -> Step:
     access = Access.of(op)
     target = op.result if access.value is None else access.value
@@ -304,6 +338,10 @@ STEPS: dict[str, Callable[[_Compiler, Op], Step | None]] = {
     "program_id": _program_id,
     "num_programs": _num_programs,
     "load": _memory,
+    "custom": _custom,
+    "stop": _stop,
+    "inline_asm": _gpu_only,
+    "extern": _gpu_only,
     "store": _memory,
     "atomic_add": _memory,
     "if": _if,

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from undertow.evaluate.compiler import compile_kernel
 from undertow.evaluate.copies import copied
-from undertow.evaluate.launch import Argument
+from undertow.evaluate.launch import Argument, Constants
 from undertow.evaluate.program import Program
-from undertow.ir import Kernel
+from undertow.ir import Kernel, walk
 
 STEP = 6e-6
 """The cube root of float64's precision, where truncation and rounding errors meet."""
@@ -69,7 +69,7 @@ def finite_differences(
     Returns:
         For each name a contiguous float64 tensor of the argument's shape.
     """
-    loss = _Loss(compile_kernel(kernel, torch.float64), args, grid, cotangents)
+    loss = _Loss.of(kernel, args, grid, cotangents)
     results: dict[str, Tensor] = {}
     for name in wrt:
         point = loss.point(name)
@@ -93,7 +93,7 @@ def directional_difference(
     step: float = STEP,
 ) -> float:
     """The derivative of L = sum of <cotangent, output> along `directions`."""
-    loss = _Loss(compile_kernel(kernel, torch.float64), args, grid, cotangents)
+    loss = _Loss.of(kernel, args, grid, cotangents)
     return loss.slope(directions, step)
 
 
@@ -103,6 +103,20 @@ class _Loss:
     args: Mapping[str, Argument]
     grid: tuple[int, ...]
     cotangents: Mapping[str, Tensor]
+    constants: Constants
+
+    @staticmethod
+    def of(
+        kernel: Kernel,
+        args: Mapping[str, Argument],
+        grid: tuple[int, ...],
+        cotangents: Mapping[str, Tensor],
+    ) -> _Loss:
+        """With what the user said are constants as they are without any step."""
+        program, constants = compile_kernel(kernel, torch.float64), Constants()
+        if any(op.opcode == "stop" for op in walk(kernel.body)):
+            program(copied(args, torch.float64), grid, constants=constants)
+        return _Loss(program, args, grid, cotangents, constants)
 
     def point(self, name: str) -> Tensor:
         argument = self.args[name]
@@ -129,7 +143,7 @@ class _Loss:
             moved = args[name]
             assert isinstance(moved, Tensor)
             moved.add_(direction, alpha=h)
-        self.program(args, self.grid)
+        self.program(args, self.grid, constants=self.constants.replay())
         outputs: dict[str, Tensor] = {}
         for name in self.cotangents:
             output = args[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
@@ -46,6 +46,29 @@ class Buffer:
 
 
 @dataclass(slots=True)
+class Constants:
+    """What the user said are constants, as one run of a kernel found them.
+
+    The first run writes them down, in the order in which it comes to them; later ones,
+    which differ from it too little to take other branches, read them again.
+    """
+
+    values: list[Tensor] = field(default_factory=lambda: list[Tensor]())
+    position: int | None = None
+
+    def take(self, value: Tensor) -> Tensor:
+        if self.position is None:
+            self.values.append(value)
+            return value
+        self.position += 1
+        return self.values[self.position - 1]
+
+    def replay(self) -> Constants:
+        """The same constants, for another run."""
+        return Constants(self.values, 0)
+
+
+@dataclass(slots=True)
 class Launch:
     """A chunk of programs under execution.
 
@@ -61,6 +84,11 @@ class Launch:
     poison: Poison | None = None
     trace: Trace | None = None
     active: Tensor | None = None
+    constants: Constants | None = None
+
+    def constant(self, value: Tensor) -> Tensor:
+        """What `value` was in the run that is held constant, if there is one."""
+        return value if self.constants is None else self.constants.take(value)
 
     def program_id(self, axis: int) -> Tensor:
         return _program_id(self.grid, axis, self.start, self.count, self.device)

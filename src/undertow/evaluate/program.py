@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from undertow.evaluate.launch import EMPTY, Argument, Launch, Poison, bind, full_grid
+from undertow.evaluate.launch import (
+    EMPTY,
+    Argument,
+    Constants,
+    Launch,
+    Poison,
+    bind,
+    full_grid,
+)
 from undertow.evaluate.trace import Trace
 from undertow.ir import Kernel
 
@@ -48,6 +56,7 @@ class Program:
         poison: Poison | None = None,
         trace: Trace | None = None,
         lanes: int | None = None,
+        constants: Constants | None = None,
     ) -> None:
         """Runs every program of `grid`; tensors in `args` are updated in place.
 
@@ -64,8 +73,9 @@ class Program:
             for start in range(0, total, size):
                 count = min(size, total - start)
                 launch = Launch(
-                    self.kernel, extents, start, count, device, buffers, poison, trace
-                )
+                    self.kernel, extents, start, count, device, buffers, poison, trace,
+                    constants=constants,
+                )  # fmt: skip
                 env = self._preset(launch).copy()
                 env[: len(scalars)] = scalars
                 for step in self.steps:

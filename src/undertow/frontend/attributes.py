@@ -24,6 +24,7 @@ _ATTRIBUTES: dict[str, str] = {
     "arith.truncf": "to_nearest_even to_nearest_away downward upward toward_zero",
     "tt.clampf": "propagateNan",
     "tt.extern_elementwise": "libname libpath pure symbol",
+    "tt.elementwise_inline_asm": "constraints packed_element pure",
 }
 
 _WORDY = (

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from undertow.errors import CaptureError, UnsupportedError
+from undertow.errors import CaptureError, UndertowError, UnsupportedError
+from undertow.frontend import overrides
 from undertow.ir import Kernel, Loc
 
 _TARGET = ("cuda", 90, 32)
@@ -193,13 +194,14 @@ def _module(
     constants = dict(_paths(jit, types, values))
     try:
         source = ASTSource(jit, types, constants)
-        module = source.make_ir(
-            target,
-            options,
-            backend.get_codegen_implementation(options),
-            backend.get_module_map(),
-            context,
-        )
+        with overrides.visible():
+            module = source.make_ir(
+                target,
+                options,
+                backend.get_codegen_implementation(options),
+                backend.get_module_map(),
+                context,
+            )
         manager = ir.pass_manager(context)
         passes.common.add_inliner(manager)
         for name in _REWRITES:
@@ -211,6 +213,10 @@ def _module(
         passes.common.add_symbol_dce(manager)
         manager.run(module, "undertow_capture")
     except Exception as error:  # Triton raises whatever went wrong inside
+        own = _own(error)
+        if own is not None:
+            own.kernel = jit.__name__
+            raise own.with_traceback(None) from None
         message = str(error).strip().splitlines()
         raise CaptureError(
             f"Triton does not compile `{jit.__name__}`: {_cause(error)}",
@@ -258,6 +264,13 @@ def _flat_names(name: str, type_: Any) -> Iterator[str]:
         yield name
 
 
+def _own(error: BaseException | None) -> UndertowError | None:
+    """The error of `overrides` that Triton wrapped."""
+    while error is not None and not isinstance(error, UndertowError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def _cause(error: BaseException) -> str:
     """The innermost reason in one line: Triton wraps it once for each helper called."""
     while error.__cause__ is not None:
@@ -271,12 +284,8 @@ def _error_place(jit: Any, error: BaseException) -> Loc | None:
     line = getattr(getattr(error, "node", None), "lineno", None)
     if line is None:
         return None
-    source = jit.raw_src if isinstance(jit.raw_src, list) else jit.raw_src.splitlines()
-    skipped = next(
-        (i for i, text in enumerate(source) if text.lstrip().startswith("def ")), 0
-    )
-    file = jit.fn.__code__.co_filename
-    return Loc(file, jit.starting_line_number + skipped + line - 1)
+    start = overrides.place(jit)
+    return Loc(start.file, start.line + line - 1)
 
 
 def _name(fn: object) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, TypeAlias
 
 from undertow.frontend.context import Lifter, Operand, Pointer
 from undertow.frontend.memory import check_same_base, total
-from undertow.frontend.ttir import MBlock, MOp, MRegion
+from undertow.frontend.ttir import MBlock, MFunc, MOp, MRegion, Successor
 from undertow.ir import I1, I64, Block, TensorType, Type, Value, scalar
 
 LiftOp: TypeAlias = Callable[[MOp], None]
@@ -303,3 +303,28 @@ def lift_body(lifter: Lifter, region: MRegion, lift_op: LiftOp) -> None:
     with lifter.scope(region):
         graph = Graph(lifter, region, lift_op)
         graph.sequence(graph.entry, None)
+
+
+_END = "^end"
+
+
+def lift_function(
+    lifter: Lifter, func: MFunc, args: Sequence[Operand], lift_op: LiftOp
+) -> tuple[Operand, ...]:
+    """What a function of values returns; each `return` leads to one end."""
+    blocks = [_to_end(block) for block in func.region.blocks]
+    end = MBlock(_END, (), [replace(blocks[0].ops[-1], name=_END, successors=())])
+    region = MRegion((*blocks, end))
+    with lifter.scope(region):
+        for arg, value in zip(func.args, args, strict=True):
+            lifter.define(arg.name, value)
+        graph = Graph(lifter, region, lift_op)
+        return graph.sequence(graph.entry, _END).values
+
+
+def _to_end(block: MBlock) -> MBlock:
+    *ops, last = block.ops
+    if last.name == "tt.return":
+        successor = Successor(_END, last.operands)
+        last = replace(last, name="cf.br", operands=(), successors=(successor,))
+    return MBlock(block.label, block.args, [*ops, last])

@@ -2,11 +2,13 @@
 
 A symbol is reduced to its name: `__nv_fast_expf` and `__nv_exp` are both `exp`. What is
 not in these tables is refused; a function is composed only where the composition is as
-exact as a float of its type can say.
+exact as a float of its type can say. Some are known by name only, for helpers whose
+derivative is the user's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from undertow.ir import F32, I1, I32, Builder, TensorType, Value
@@ -102,11 +104,28 @@ COMPOSED: dict[str, Recipe] = {
 }  # fmt: skip
 """Functions that take several opcodes, or more than the operands' types to say."""
 
+UNKNOWN = (
+    "tgamma j0 j1 jn y0 y1 yn erfcinv normcdf normcdfinv sinpi cospi remainder "
+    "nextafter logb ilogb llrint llround norm3d rnorm3d norm4d rnorm4d"
+).split()
+"""Functions without a meaning here."""
+
+_ROUNDED = re.compile(r"[fd](add|sub|mul|div|rcp|sqrt|ma)f?(_r[zdu])")
+
 
 def function_name(symbol: str, *, single: bool) -> str:
     """`symbol` without prefix, and without the `f` of a `single` precision form."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
     return name.removesuffix("f") if single else name
+
+
+def unknown(symbol: str, *, single: bool) -> str | None:
+    """What `tl.extra.libdevice` calls a function without a meaning; None for others."""
+    name = function_name(symbol, single=single)
+    rounded = _ROUNDED.fullmatch(name)
+    if rounded is not None:
+        return {"ma": "fma"}.get(rounded[1], rounded[1]) + rounded[2]
+    return name if name in UNKNOWN and symbol.startswith("__nv_") else None
 
 
 def build(

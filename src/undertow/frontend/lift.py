@@ -1,8 +1,8 @@
 """From the TTIR tree to Undertow's IR: one row an op.
 
-The rows stand in `pointwise`, `structure`, `memory`, `reduction`, `product`;
-control flow in `control` and `loops`; what has no row is refused with the words of
-`refusals`.
+The rows stand in `pointwise`, `structure`, `memory`, `reduction`, `product`, `opaque`;
+control flow in `control` and `loops`, calls in `calls`; what has no row is refused with
+the words of `refusals`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from undertow.frontend import (
     control,
     loops,
     memory,
+    opaque,
     pointwise,
     product,
     reduction,
     structure,
 )
 from undertow.frontend.attributes import check_attributes
+from undertow.frontend.calls import Calls
 from undertow.frontend.context import Lifter, Pointer, Row
 from undertow.frontend.refusals import DROPPED, REFUSED, spelling
 from undertow.frontend.shuffles import drop_unused
@@ -28,7 +30,7 @@ from undertow.ir import Kernel, Loc, PointerType, Type, Value, scalar, verify
 
 ROWS: dict[str, Row] = {
     **pointwise.ROWS, **structure.ROWS, **memory.ROWS, **reduction.ROWS,
-    **product.ROWS,
+    **product.ROWS, **opaque.ROWS,
 }  # fmt: skip
 """Every op that can be lifted, besides control flow."""
 
@@ -66,16 +68,20 @@ def lift(
     named = zip(names or _names(func.args), func.args, strict=True)
     params = tuple(_param(lifter, name, arg, func.loc) for name, arg in named)
 
+    calls = Calls({f.name: f for f in funcs})
+
     def lift_op(op: MOp) -> None:
-        _lift_op(lifter, op, lift_op)
+        if op.name == "tt.call":
+            calls.lift(lifter, op, lift_op)
+        else:
+            _lift_op(lifter, op, lift_op)
 
     control.lift_body(lifter, func.region, lift_op)
     if lifter.shuffled:
         drop_unused(lifter.builder.block)
     loc = Loc(func.loc.file, func.loc.line, func.loc.column)
-    return verify(
-        Kernel(func.name, params, lifter.builder.block, loc, dict(constexprs or {}))
-    )
+    body, fixed = lifter.builder.block, dict(constexprs or {})
+    return verify(Kernel(func.name, params, body, loc, fixed, calls.rules))
 
 
 def _names(args: Sequence[MArg]) -> list[str]:

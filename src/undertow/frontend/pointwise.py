@@ -5,6 +5,7 @@ from __future__ import annotations
 from undertow.frontend import libdevice
 from undertow.frontend.context import Lifter, Row
 from undertow.frontend.literal import literal
+from undertow.frontend.opaque import extern
 from undertow.frontend.shuffles import exchanged, reinterpreted
 from undertow.frontend.ttir import MOp
 from undertow.ir import I1, Value
@@ -174,9 +175,8 @@ def _extern(lifter: Lifter, op: MOp) -> None:
     type = lifter.tensor(op, op.type)
     result = libdevice.build(lifter.builder, symbol, lifter.values(op), type)
     if result is None or result.type != type:
-        lifter.refuse(op, f"the external function `{symbol}` is not supported",
-                      why="its derivative is not known",
-                      hint="write it in Triton's own operations")  # fmt: skip
+        extern(lifter, op)
+        return
     if result.op is not None and result.op.opcode == "cast":
         source = result.op.operands[0]
         if source.tensor_type.dtype == I1:

@@ -57,11 +57,6 @@ REFUSED: dict[str, Refusal] = {
         "other programs may read the value",
         "use `tl.store`, if no other program reads there",
     ),
-    "tt.elementwise_inline_asm": Refusal(
-        "`tl.inline_asm_elementwise` is not supported",
-        "assembly says nothing about its derivative",
-        "write it in Triton's own operations",
-    ),
     "tt.map_elementwise": _MAP,
     "tt.map_elementwise.return": _MAP,
     "tt.call": Refusal(

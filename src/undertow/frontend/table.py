@@ -27,6 +27,7 @@ LIFTED: dict[str, str] = {
     "tt.get_num_programs": "num_programs", "llvm.intr.assume": "assume",
     "tt.load": "load", "tt.store": "store", "tt.atomic_rmw": "atomic_add",
     "tt.reduce": "reduce", "tt.scan": "scan", "tt.dot": "dot",
+    "tt.elementwise_inline_asm": "inline_asm",
     "scf.if": "if", "scf.for": "for", "scf.while": "while",
     "cf.br": "if", "cf.cond_br": "if",
 }  # fmt: skip

@@ -175,7 +175,9 @@ class _Reader:
         inside = line[match.end() : _closing(line, match.end() - 1)]
         args = tuple(self.arg(part) for part in _split(inside))
         region, tail = self.region()
-        return MFunc(match[2], match[1] != "private", args, region, self.loc(tail)[1])
+        return MFunc(
+            match[2].strip('"'), match[1] != "private", args, region, self.loc(tail)[1]
+        )
 
     def region(self) -> tuple[MRegion, str]:
         """The blocks up to the closing brace, and what follows the brace."""

@@ -58,11 +58,15 @@ class Builder:
         attrs: dict[str, Attr] | None = None,
         *,
         index: int = 0,
-        count: int = 1,
+        types: Sequence[Type] = (),
     ) -> Value:
-        """Result `index` of a pure op with `count` results, folded or merged."""
+        """A pure op, folded or merged.
+
+        One with several results of `types`, of which the first one is `type`, gives the
+        result `index`.
+        """
         operands, attrs = tuple(operands), attrs or {}
-        if self._fold is not None and count == 1:
+        if self._fold is not None and len(types) <= 1:
             folded = self._fold(self, opcode, operands, attrs, type)
             if folded is not None:
                 return folded
@@ -70,7 +74,7 @@ class Builder:
         for scope in reversed(self._scopes):
             if key in scope:
                 return scope[key][index]
-        results = self.emit(opcode, operands, [type] * count, attrs)
+        results = self.emit(opcode, operands, types or (type,), attrs)
         self._scopes[-1][key] = results
         return results[index]
 
@@ -147,8 +151,8 @@ class Builder:
 
     def split(self, value: Value) -> tuple[Value, Value]:
         type = value.tensor_type.with_shape(value.shape[:-1])
-        first = self.pure("split", (value,), type, index=0, count=2)
-        return first, self.pure("split", (value,), type, index=1, count=2)
+        first = self.pure("split", (value,), type, index=0, types=(type, type))
+        return first, self.pure("split", (value,), type, index=1, types=(type, type))
 
     def flip(self, value: Value, axis: int) -> Value:
         return self.pure("flip", (value,), value.tensor_type, {"axis": axis})

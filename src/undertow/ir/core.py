@@ -2,7 +2,8 @@
 
 The whole grammar (`printer` writes it, `parser` reads it)::
 
-    kernel  ::= "kernel" NAME "(" param,* ")" block
+    kernel  ::= "kernel" NAME "(" param,* ")" block rule*
+    rule    ::= "rule" NAME block
     param   ::= %NAME ":" type loc?
     block   ::= "{" ("(" param,* ")")? op* "}"
     op      ::= (value,+ "=")? OPCODE "(" value,* ")" attrs? (":" type,+)? block* loc?
@@ -171,6 +172,7 @@ class Kernel:
     """A kernel: parameters in the user's order, and a body.
 
     `params` holds what is passed at run time; `constexprs` what was fixed at capture.
+    `rules` holds derivatives that the user gave for parts of the body, see `Custom`.
     """
 
     name: str
@@ -180,6 +182,7 @@ class Kernel:
     constexprs: Mapping[str, object] = field(
         default_factory=lambda: dict[str, object]()
     )
+    rules: Mapping[str, Block] = field(default_factory=lambda: dict[str, Block]())
 
     @property
     def pointers(self) -> tuple[Value, ...]:
@@ -218,6 +221,25 @@ def postorder(
             stack.pop()
             if top not in known:
                 yield top
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """The operands of a `custom` op: what a function was given, and what it made of it.
+
+    The results are the `outputs`, unchanged. Their derivative is `rule`, a name in
+    `Kernel.rules`: a block of the inputs and a cotangent for each output, which yields
+    the cotangents of those inputs that are floats.
+    """
+
+    rule: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @staticmethod
+    def of(op: Op) -> Custom:
+        count = op.int_attr("inputs")
+        return Custom(op.str_attr("rule"), op.operands[:count], op.operands[count:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "source", "pointwise", "structural", "reduction", "memory", "control", "note"
+    "source",
+    "pointwise",
+    "structural",
+    "reduction",
+    "opaque",
+    "memory",
+    "control",
+    "note",
 ]
 Typing = Literal["same", "bool", "explicit"]
 
@@ -113,6 +120,14 @@ _DEFS = [
     # dot(a, b, c) = a @ b + c over the last two axes, attr precision (ieee, tf32, …).
     # a and b have one dtype; c has that of the accumulation.
     OpDef("dot", "reduction", 3, "explicit", "float"),
+    # What the user says of derivatives: custom(*inputs, *outputs) is `core.Custom`, and
+    # stop(x) is x without a derivative.
+    OpDef("custom", "opaque", None, "explicit"),
+    OpDef("stop", "opaque", 1, "same"),
+    # What only a GPU can execute, lane by lane: inline_asm has attrs asm, constraints
+    # and pack, extern has the name of a function of libdevice.
+    OpDef("inline_asm", "opaque", None, "explicit"),
+    OpDef("extern", "opaque", None, "explicit"),
     # Memory: operands as `core.Access` splits them, attrs mask and other (bools).
     OpDef("load", "memory", None, "explicit"),
     OpDef("store", "memory", None, "explicit"),

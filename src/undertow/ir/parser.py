@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,7 +14,7 @@ from undertow.ir.types import DTYPES, PointerType, TensorType, Type
 T = TypeVar("T")
 
 _TOKEN = re.compile(
-    r'\s*(?:(?P<string>"[^"\n]*"|\'[^\'\n]*\')'
+    r'\s*(?:(?P<string>"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\')'
     r"|(?P<number>-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf\b|nan\b))"
     r"|(?P<value>%[\w.]+)"
     r"|(?P<word>[A-Za-z_]\w*)"
@@ -82,8 +83,13 @@ class _Parser:
         self.take("(")
         params = self.several(self.param, ")")
         self.take("{")
-        loc = self.loc()
-        return Kernel(name, tuple(params), self.block(), loc)
+        loc, body = self.loc(), self.block()
+        rules: dict[str, Block] = {}
+        while self.accept("rule"):
+            rule = self.take()
+            self.take("{")
+            rules[rule] = self.block()
+        return Kernel(name, tuple(params), body, loc, rules=rules)
 
     def param(self) -> Value:
         name = self.take()
@@ -185,5 +191,5 @@ def _literal(text: str) -> Attr:
     if text in ("True", "False"):
         return text == "True"
     if text[0] in "\"'":
-        return text[1:-1]
+        return str(ast.literal_eval(text))
     return float(text) if set(text) & set(".enf") else int(text)

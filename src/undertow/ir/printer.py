@@ -23,6 +23,11 @@ class _Printer:
         self.lines.append(f"kernel {kernel.name}({params}) {{{self.loc(kernel.loc)}")
         self.block(kernel.body, 1)
         self.lines.append("}")
+        for name, rule in kernel.rules.items():
+            self.lines.append(f"rule {name} {{")
+            self.lines.append(f"  ({self.arguments(rule)})")
+            self.block(rule, 1)
+            self.lines.append("}")
         return "\n".join(self.lines) + "\n"
 
     def block(self, block: Block, depth: int) -> None:

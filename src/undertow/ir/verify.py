@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from undertow.errors import IRError
-from undertow.ir.core import Access, Block, Kernel, Op, Value
+from undertow.ir.core import Access, Block, Custom, Kernel, Op, Value
 from undertow.ir.ops import (
     FLOAT_PREDICATES,
     INT_PREDICATES,
@@ -15,7 +15,15 @@ from undertow.ir.ops import (
     SCANS,
     OpDef,
 )
-from undertow.ir.types import I1, I32, I64, PointerType, TensorType, Type
+from undertow.ir.types import (
+    I1,
+    I32,
+    I64,
+    PointerType,
+    TensorType,
+    Type,
+    cotangent_dtype,
+)
 
 
 def verify(kernel: Kernel) -> Kernel:
@@ -80,8 +88,30 @@ class _Verifier:
             _pointwise if definition.kind == "pointwise" else None
         )
         message = check(op, definition) if check else None
+        if op.opcode == "custom":
+            message = self.custom(op)
         if message:
             self.fail(op, message)
+
+    def custom(self, op: Op) -> str | None:
+        """Checks the rule as well, once for each use of it."""
+        custom = Custom.of(op)
+        rule = self.kernel.rules.get(custom.rule)
+        if rule is None:
+            return f"there is no rule {custom.rule!r}"
+        outputs = [v.tensor_type for v in custom.outputs]
+        if [r.type for r in op.results] != outputs:
+            return "the results must have the types of the outputs"
+        cotangents = [t.with_dtype(cotangent_dtype(t.dtype)) for t in outputs]
+        if [a.type for a in rule.args] != [
+            *(v.type for v in custom.inputs),
+            *cotangents,
+        ]:
+            return "the rule must take the inputs, and a cotangent for each output"
+        floats = [v.tensor_type for v in custom.inputs if v.is_float]
+        given = [t.with_dtype(cotangent_dtype(t.dtype)) for t in floats]
+        self.block(rule, set(), given)
+        return None
 
     def fail(self, op: Op, message: str) -> NoReturn:
         operands = _types([v.type for v in op.operands])
@@ -208,6 +238,16 @@ def _split(op: Op, _: OpDef) -> str | None:
     half = source.with_shape(source.shape[:-1])
     ok = source.shape[-1:] == (2,) and [r.type for r in op.results] == [half, half]
     return None if ok else "takes a last axis of extent 2 apart"
+
+
+def _lanewise(op: Op, _: OpDef) -> str | None:
+    same = len({v.shape for v in (*op.operands, *op.results)}) == 1
+    return None if same else "operands and results must have one shape"
+
+
+def _stop(op: Op, _: OpDef) -> str | None:
+    same = [r.type for r in op.results] == [v.type for v in op.operands]
+    return None if same else "the result must have the operand's type"
 
 
 def _flip(op: Op, _: OpDef) -> str | None:
@@ -344,6 +384,9 @@ _RULES: dict[str, Callable[[Op, OpDef], str | None]] = {
     "scan": _scan,
     "recurrence": _scan,
     "dot": _dot,
+    "stop": _stop,
+    "inline_asm": _lanewise,
+    "extern": _lanewise,
     "load": _memory,
     "store": _memory,
     "atomic_add": _memory,

@@ -14,6 +14,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import triton
 
 from undertow import __version__, frontend, ir
 from undertow.errors import IRError
+from undertow.frontend import overrides
 from undertow.ir import Kernel, parse, print_kernel, verify
 
 FORMAT = 1
@@ -55,12 +57,16 @@ def key_of(
     values = constexprs.values()
     if not all(isinstance(v, _PLAIN) or type(v).__name__ == "dtype" for v in values):
         return None
+    rules = overrides.digest()
+    if rules is None:
+        return None
     parts = [
         FORMAT,
         __version__,
         _lifting(),
         str(triton.__version__),
         jit.cache_key,
+        rules,
         jit.fn.__code__.co_filename,
         sorted((n, str(t)) for n, t in signature.items()),
         sorted((n, type(v).__name__, str(v)) for n, v in constexprs.items()),
@@ -84,7 +90,7 @@ def load(key: str, constexprs: Mapping[str, object]) -> Kernel | None:
     except (ValueError, KeyError, TypeError, AttributeError, IRError) as error:
         warnings.warn(f"rebuilding the cache entry {path.name}: {error}", stacklevel=2)
         return None
-    return Kernel(kernel.name, kernel.params, kernel.body, kernel.loc, dict(constexprs))
+    return replace(kernel, constexprs=dict(constexprs))
 
 
 def save(key: str, kernel: Kernel) -> None:

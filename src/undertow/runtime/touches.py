@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -137,4 +138,4 @@ def _counting(kernel: Kernel, accesses: tuple[Op, ...]) -> Kernel:
     body = remove_dead(b.block)
     used: set[Value] = {v for op in walk(body) for v in op.operands}
     params = tuple(p for p in (counts, *kernel.params) if p in used)
-    return Kernel(kernel.name, params, body, kernel.loc, kernel.constexprs)
+    return replace(kernel, params=params, body=body)

@@ -41,6 +41,9 @@ Tangents = dict[Value, Value]
 """Tangents of values of the forward; a value without one has tangent zero."""
 
 
+_ONE_WAY = "the user gave its derivative for reverse mode only"
+
+
 @dataclass(frozen=True, slots=True)
 class Jvp:
     """A kernel that computes tangents of outputs from tangents of inputs.
@@ -138,7 +141,7 @@ class _Push:
             case _ if op.opcode == "dot":
                 self.dot(op)
             case _:
-                reason = rule.reason if isinstance(rule, Unsupported) else ""
+                reason = rule.reason if isinstance(rule, Unsupported) else _ONE_WAY
                 raise refusal(self.task.forward, op, reason)
 
     def sum(self, parts: list[Value]) -> Value:
@@ -168,11 +171,11 @@ class _Push:
     def structural(self, op: Op) -> None:
         operands = [self.tangent(v) for v in op.operands]
         dtype = operands[0].tensor_type.dtype
+        types = [r.tensor_type.with_dtype(dtype) for r in op.results]
         for result in op.results:
-            type = result.tensor_type.with_dtype(dtype)
             self.tangents[result] = self.b.pure(
-                op.opcode, operands, type, dict(op.attrs),
-                index=result.index, count=len(op.results),
+                op.opcode, operands, types[0], dict(op.attrs),
+                index=result.index, types=types,
             )  # fmt: skip
 
     def select(self, op: Op) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
-from undertow.ir import OPS, Block, Builder, Kernel, Op, Value, walk
+from undertow.ir import OPS, Block, Builder, Custom, Kernel, Op, Value, walk
 from undertow.transform.fold import fold
 
 Env = dict[Value, Value]
@@ -35,9 +36,10 @@ def copy(b: Builder, op: Op, env: Env, handlers: Handlers | None = None) -> None
     """Appends `op` with its operands looked up in `env`, and enters its results."""
     operands = tuple(env[v] for v in op.operands)
     if OPS[op.opcode].pure:
+        types = [r.type for r in op.results]
         for result in op.results:
-            value = b.pure(op.opcode, operands, result.type, dict(op.attrs),
-                           index=result.index, count=len(op.results))  # fmt: skip
+            value = b.pure(op.opcode, operands, types[0], dict(op.attrs),
+                           index=result.index, types=types)  # fmt: skip
             value.name = value.name or result.name
             env[result] = value
         return
@@ -59,6 +61,18 @@ def drop(op: Op, env: Env) -> None:
     """Leaves an op without results out."""
 
 
+def pass_through(op: Op, env: Env) -> None:
+    """Leaves out an op that only declares derivatives."""
+    given = Custom.of(op).outputs if op.opcode == "custom" else op.operands
+    for result, value in zip(op.results, given, strict=True):
+        env[result] = env[value]
+        env[result].name = env[result].name or result.name
+
+
+DECLARED: Handlers = {"custom": pass_through, "stop": pass_through}
+"""Leave out what the user declared of derivatives."""
+
+
 def parameters(body: Block) -> Env:
     """An environment that keeps the parameters used in `body`."""
     return {v: v for op in walk(body) for v in op.operands if v.is_parameter}
@@ -71,8 +85,17 @@ def simplify(kernel: Kernel) -> Kernel:
     return with_body(kernel, remove_dead(b.block))
 
 
+def undeclared(kernel: Kernel) -> Kernel:
+    """`kernel` without what the user declared of derivatives: what it computes."""
+    if not any(op.opcode in DECLARED for op in walk(kernel.body)):
+        return kernel
+    b = Builder(fold)
+    rebuild(b, kernel.body.ops, {p: p for p in kernel.params}, DECLARED)
+    return replace(kernel, body=remove_dead(b.block), rules={})
+
+
 def with_body(kernel: Kernel, body: Block) -> Kernel:
-    return Kernel(kernel.name, kernel.params, body, kernel.loc, kernel.constexprs)
+    return replace(kernel, body=body)
 
 
 # -- dead code --

@@ -25,11 +25,20 @@ from undertow.rules import (
 )
 from undertow.transform.branches import branch
 from undertow.transform.cotangents import Cotangent, doubled, restrict
+from undertow.transform.custom import custom
 from undertow.transform.fold import fold
 from undertow.transform.logistic import Logistic
 from undertow.transform.loops import loop, record
 from undertow.transform.padding import finite_where
-from undertow.transform.rebuild import Env, Handlers, copy, drop, rebuild, remove_dead
+from undertow.transform.rebuild import (
+    DECLARED,
+    Env,
+    Handlers,
+    copy,
+    drop,
+    rebuild,
+    remove_dead,
+)
 from undertow.transform.special import SPECIAL, accumulate, store
 from undertow.transform.sweep import Buffers, State, refusal
 from undertow.transform.tapes import Tapes, without_idle_tapes
@@ -63,7 +72,12 @@ def recompute(s: State, ops: Iterable[Op]) -> None:
         if uniform(op.operands[0]):
             copy(b, op, env)
 
-    plain: Handlers = {"store": drop, "atomic_add": drop, "assume": assume}
+    plain: Handlers = {
+        **DECLARED,
+        "store": drop,
+        "atomic_add": drop,
+        "assume": assume,
+    }
 
     def nested(op: Op, env: Env) -> None:
         copy(b, op, env, plain)
@@ -100,6 +114,9 @@ def transpose(
     rule = RULES[op.opcode]
     if isinstance(rule, Structural):
         _structural(s, op, rule, cts)
+        return
+    if op.opcode == "custom":
+        custom(s, op, cts)
         return
     (ct,) = cts
     assert ct is not None

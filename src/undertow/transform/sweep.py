@@ -136,20 +136,38 @@ def captured(s: State, op: Op) -> list[Value]:
     return [v for v in used if v not in inside and s.activity.active(v)]
 
 
-_WRITTEN = {"lgamma": "libdevice.lgamma"}
-"""How an op is written that is not `tl.` and its opcode."""
-
-
 def refusal(kernel: Kernel, op: Op, reason: str, hint: str = "") -> UnsupportedError:
     """The error for an active op without a derivative."""
-    kind = f" ({op.str_attr('kind')})" if op.opcode == "reduce" else ""
     return UnsupportedError(
-        f"no derivative rule for `{_WRITTEN.get(op.opcode, f'tl.{op.opcode}')}{kind}`",
+        f"no derivative rule for `{_written(op)}`",
         loc=op.loc,
         kernel=kernel.name,
         why=_path(kernel, op, reason),
-        hint=hint,
+        hint=hint or (_OWN_RULE if op.opcode in _BLACK_BOXES else ""),
     )
+
+
+_BLACK_BOXES = ("inline_asm", "extern", "lgamma")
+_OWN_RULE = (
+    "call it in a helper function that has a rule, see `undertow.custom_vjp`, or"
+    " pass its result through `undertow.stop_gradient`"
+)
+
+
+def _written(op: Op) -> str:
+    match op.opcode:
+        case "reduce":
+            return f"tl.reduce ({op.str_attr('kind')})"
+        case "custom":
+            return op.str_attr("rule")
+        case "inline_asm":
+            return "tl.inline_asm_elementwise"
+        case "extern":
+            return f"libdevice.{op.str_attr('function')}"
+        case "lgamma":
+            return "libdevice.lgamma"
+        case opcode:
+            return f"tl.{opcode}"
 
 
 def bits_refusal(kernel: Kernel, op: Op) -> UnsupportedError:

@@ -27,7 +27,15 @@ from undertow.ir import (
 )
 from undertow.transform.fold import constant, fold
 from undertow.transform.loops import trips
-from undertow.transform.rebuild import Env, Handlers, copy, drop, rebuild, remove_dead
+from undertow.transform.rebuild import (
+    DECLARED,
+    Env,
+    Handlers,
+    copy,
+    drop,
+    rebuild,
+    remove_dead,
+)
 from undertow.transform.tapes import program_number
 
 MOST = "most_turns"
@@ -67,6 +75,7 @@ class _Counter:
     def __post_init__(self) -> None:
         self.most = [self.b.const(0, scalar(I32)) for _ in self.loops]
         self.handlers: Handlers = {
+            **DECLARED,
             **dict.fromkeys(("store", "atomic_add", "assume", "barrier"), drop),
             "if": self.branch,
             "for": self.loop,
