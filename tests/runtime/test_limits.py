@@ -97,7 +97,11 @@ def line(kernel: Any) -> str:
             "no derivative rule for `tl.gather`",
             "gather from a smaller block, or load at the indices",
         ),
-        (gamma, "no derivative rule for `libdevice.lgamma`", ""),
+        (
+            gamma,
+            "no derivative rule for `libdevice.lgamma`",
+            "call it in a helper function that has a rule",
+        ),
         (narrow, "fp8 numbers are not differentiated", "cast to `tl.bfloat16`"),
         (returning, "Triton does not compile `returning`: Cannot have `return`", ""),
         (breaking, "Triton does not compile `breaking`: unsupported AST node", ""),

@@ -54,7 +54,7 @@ def wrap(indent: str, target: str, expression: str, comment: str) -> list[str]:
 def _calls(text: str, opening: int) -> bool:
     """Whether the bracket at `opening` is that of a call."""
     before = text[opening - 1 : opening]
-    return before.isidentifier() or before.isdigit()
+    return before.isidentifier() or before.isdigit() or before == "]"
 
 
 def closing_of(text: str, opening: int) -> int:
