@@ -178,3 +178,78 @@ def test_overwritten_inputs_are_refused(undertow, tmp_path: Path) -> None:
         "error: `double` reads and overwrites `x_ptr`: not with --wrapper\n"
         "hint: wrap the kernel by undertow.differentiable instead\n"
     )
+
+
+MEETING = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scatter(x_ptr, index_ptr, y_ptr, dim, BLOCK: tl.constexpr = 16):
+    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * BLOCK + cols)
+    index = tl.load(index_ptr + row)
+    tl.store(y_ptr + index * dim + cols, x * x)
+
+
+@triton.jit
+def rows(x_ptr, y_ptr, down, across, n, BLOCK: tl.constexpr = 16):
+    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * BLOCK + cols, mask=cols < n)
+    tl.store(y_ptr + row * down + cols * across, x * x, mask=cols < n)
+"""
+
+
+def test_stores_that_may_meet_are_refused(undertow, tmp_path: Path) -> None:
+    (tmp_path / "meet.py").write_text(MEETING)
+    words = ("--signature", "index_ptr:*i64", "--wrapper")
+    result = undertow("derive", f"{tmp_path}/meet.py::scatter", *words)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: `scatter` may write an element of `y_ptr` several times: not with "
+        "--wrapper\n"
+        "  = the address depends on `index`, a value of each program\n"
+        "hint: if indices never repeat, say so by --unique; else wrap the kernel by "
+        "undertow.differentiable instead\n"
+    )
+    promised = undertow(
+        "derive", f"{tmp_path}/meet.py::scatter", *words, "--unique", "index_ptr"
+    )
+    assert promised.exit_code == 0
+    assert "if not _apart((1, 16), (dim, 4611686018427387904)):" in promised.stdout
+
+
+ROWS = """
+import torch
+import rows_bwd
+
+x = torch.randn(4, 16, requires_grad=True)
+for shape, strides in (((4, 16), (16, 1)), ((4, 16), (1, 4)), ((4, 16), (0, 1)),
+                       ((4, 16), (4, 1))):
+    y = torch.empty(80)
+    try:
+        y = rows_bwd.Rows.apply((4,), x, y, *strides, 9)
+        (got,) = torch.autograd.grad(y.as_strided((4, 9), strides).sum(), x)
+        torch.testing.assert_close(got[:, :9], 2 * x.detach()[:, :9])
+        print("right")
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_what_keeps_stores_apart_is_tested(undertow, tmp_path: Path) -> None:
+    """In whichever order the strides tell rows and columns apart."""
+    (tmp_path / "meet.py").write_text(MEETING)
+    out = tmp_path / "rows_bwd.py"
+    result = undertow(
+        "derive", f"{tmp_path}/meet.py::rows", "--wrapper", "--out", str(out)
+    )
+    assert result.exit_code == 0, result.stderr
+    meets = "an element of y_ptr is written several times"
+    assert run(ROWS, tmp_path, interpret=True).splitlines() == [
+        "right",
+        "right",
+        meets,
+        meets,
+    ]

@@ -24,6 +24,8 @@ def matmul_bwd(
         program.
     d_b: summed by atomic_add in float32; the address depends on `n`, a value of each
         program.
+    Each element of c_ptr must be written once, which is not proved: the address depends
+    on `pid_n`, a value of each program.
     """
     # -- primal sweep (recomputed) --
     pid = tl.program_id(0)  # loops.py:17

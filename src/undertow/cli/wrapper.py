@@ -2,8 +2,9 @@
 
 The file stands alone: it imports torch and triton. Its semantics are simple. Outputs
 are tensors made for the call. Cotangents are copied into the layout of their output
-unless they have it, gradients start as zeros in the layout of their input, and what a
-plain store needs of the strides is tested in each backward.
+unless they have it, gradients start as zeros in the layout of their input. What a plain
+store needs of the strides is tested in each backward, and that the forward wrote no
+element twice.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from undertow.emit.layout import wrap
 from undertow.emit.source import split
 from undertow.ir import PointerType, Value
 from undertow.runtime.derivation import Derivation
-from undertow.transform.differentiate import Backward, roles
+from undertow.transform.differentiate import Backward, OutputStores, roles
+from undertow.transform.roles import indices
 
 _TORCH = {
     "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
@@ -50,6 +52,19 @@ def _zeros(tensor, dtype):
     return _strided(tensor.shape, tensor.stride(), dtype, tensor.device)
 '''
 
+_APART = '''
+def _apart(*digits):
+    """Whether sums of strides times indices differ, of pairs (stride, extent)."""
+    if any(extent <= 0 for _, extent in digits):
+        return True
+    span = 0
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in digits):
+        if extent > 1 and stride <= span:
+            return False
+        span += stride * (extent - 1)
+    return True
+'''
+
 
 def with_wrapper(derived: Derived) -> str:
     """A module with the forward, the backward, and a Function that launches both.
@@ -62,13 +77,15 @@ def with_wrapper(derived: Derived) -> str:
     forward = forward_source(derived.target.kernel)
     header, kernel = split(derived.derivation.source)
     imports = sorted({*forward.imports, *header, "import torch", "import triton"})
+    function = "\n".join(_Function(derived).lines())
     parts = [
         "\n".join(sorted(imports, key=lambda line: (line.startswith("from"), line))),
         *(["\n".join(forward.constants.values())] if forward.constants else []),
         *forward.functions.values(),
         kernel,
         _HELPERS.strip(),
-        "\n".join(_Function(derived).lines()),
+        *([_APART.strip()] if "_apart(" in function else []),
+        function,
     ]
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -86,6 +103,17 @@ def _require_simple(backward: Backward) -> None:
             f"`{name}` has a loop whose turns are counted first: not with --wrapper",
             hint="wrap the kernel by undertow.differentiable instead",
         )
+    for store in backward.stores:
+        if isinstance(store.finding, Shared):
+            promise = ""
+            if indices(backward.forward):
+                promise = "if indices never repeat, say so by --unique; else "
+            raise CommandError(
+                f"`{name}` may write an element of `{store.of}` several times: not "
+                "with --wrapper",
+                why=store.finding.reason,
+                hint=f"{promise}wrap the kernel by undertow.differentiable instead",
+            )
     for gradient in backward.gradients:
         if not isinstance(gradient.placement.finding, Exclusive | Shared):
             raise CommandError(
@@ -197,7 +225,7 @@ class _Function:
             indent, f"{_targets(['grid', *self.scalars])} = ", "ctx.launch", ""
         )
         for condition, why in self._faults():
-            yield f"{indent}if {condition}:"
+            yield from wrap(indent, "if ", condition, ":")
             yield f'{indent}    raise ValueError("{why}")'
         for index, output in enumerate(self._active()):
             name = cotangents[output].name
@@ -260,6 +288,11 @@ class _Function:
                         f"{gradient.name} is stored plainly only if {large} >= {small}"
                     )
                     yield f"{large} < {small}", need
+        for store in self.backward.stores:
+            assert isinstance(store.finding, Exclusive)
+            unread.update(store.finding.unread)
+            why = f"an element of {store.of} is written several times"
+            yield from ((test, why) for test in _meeting(store) if test not in seen)
         if unread == {1, 2}:
             yield "grid[1:] != (1, 1)", "no program looks at grid axes 1 and 2"
         else:
@@ -296,6 +329,26 @@ def _element(pointer: Value) -> str:
     if pointer.type.element.name not in _TORCH:
         raise CommandError(f"--wrapper does not know {pointer.type.element} tensors")
     return pointer.type.element.name
+
+
+# -- stores that may meet --
+
+
+def _meeting(store: OutputStores) -> Iterator[str]:
+    """Expressions of which one holds where stores to one output may meet."""
+    assert isinstance(store.finding, Exclusive)
+    reading = store.finding.readings[0]
+    if not (reading.conditions or reading.divisions):
+        return
+    for division in reading.divisions:
+        yield from (f"{_polynomial(p)} < 0" for p in division.floor if p.number is None)
+        if division.by.number is None:
+            yield f"{_polynomial(division.by)} < 1"
+    parts = (*reading.divisions, *reading.promises)
+    for digits in (reading.digits, *(part.digits for part in parts)):
+        pairs = [f"({_polynomial(d.coefficient)}, {_polynomial(d.extent)})"
+                 for d in digits]  # fmt: skip
+        yield f"not _apart({', '.join(pairs)})"
 
 
 # -- numbers known at launch, as Python --

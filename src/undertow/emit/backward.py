@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from undertow.analysis.exclusive import Exclusive
+from undertow.analysis.exclusive import Exclusive, Shared
 from undertow.emit.assembly import Assembly
 from undertow.emit.source import emit, joined
 from undertow.emit.text import dtype
@@ -41,6 +41,12 @@ def describe(backward: Backward) -> list[str]:
     ]
     if forward.rules:
         lines.append(f"Derivatives given by the user: {', '.join(forward.rules)}.")
+    lines += [
+        f"Each element of {store.of} must be written once, which is not proved: "
+        f"{store.finding.reason}."
+        for store in backward.stores
+        if isinstance(store.finding, Shared)
+    ]
     if backward.passed_on:
         names = ", ".join(backward.passed_on)
         lines.append(f"Passed on unchanged, as it is only added to: {names}.")
