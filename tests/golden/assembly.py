@@ -33,7 +33,7 @@ def _asm_2(a, b):
 
 @triton.jit
 def opaque_bwd(d_y_ptr, x_ptr, d_x_ptr, d_y_stride, n, BLOCK: tl.constexpr):
-    """Backward of `opaque` (test_overrides.py:56).
+    """Backward of `opaque` (opaque.py:41).
 
     Recomputed: x, y. Saved: nothing.
     d_x: plain store, each element is written once.
@@ -41,16 +41,15 @@ def opaque_bwd(d_y_ptr, x_ptr, d_x_ptr, d_y_stride, n, BLOCK: tl.constexpr):
     """
     tl.static_assert(BLOCK == 32)
     # -- primal sweep (recomputed) --
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # test_overrides.py:57
-    mask = offs < n  # test_overrides.py:58
-    x = tl.load(x_ptr + offs, mask=mask)  # test_overrides.py:59
-    y = _asm(x)  # test_overrides.py:60
-    shifted = _asm_2(offs, tl.full((BLOCK,), 1, tl.int32))  # test_overrides.py:61
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # opaque.py:42
+    mask = offs < n  # opaque.py:43
+    x = tl.load(x_ptr + offs, mask=mask)  # opaque.py:44
+    y = _asm(x)  # opaque.py:45
+    shifted = _asm_2(offs, tl.full((BLOCK,), 1, tl.int32))  # opaque.py:46
     # -- reverse sweep --
-    # test_overrides.py:73
-    d_y = tl.load(d_y_ptr + offs * d_y_stride, mask=mask, other=0.0)
+    d_y = tl.load(d_y_ptr + offs * d_y_stride, mask=mask, other=0.0)  # opaque.py:58
     d_y_shifted_f32 = d_y * shifted
-    d_y_term = d_y_shifted_f32 * y * libdevice.j1(y)  # test_overrides.py:51
+    d_y_term = d_y_shifted_f32 * y * libdevice.j1(y)  # opaque.py:36
     d_y_2 = d_y_shifted_f32 * libdevice.j0(y) - d_y_term
-    d_x = d_y_2 * (1.0 - y * y)  # test_overrides.py:39
-    tl.store(d_x_ptr + offs, d_x, mask=mask)  # test_overrides.py:59
+    d_x = d_y_2 * (1.0 - y * y)  # opaque.py:24
+    tl.store(d_x_ptr + offs, d_x, mask=mask)  # opaque.py:44

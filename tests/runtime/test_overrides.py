@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,58 +22,10 @@ from undertow.runtime import store
 from undertow.runtime.derivation import capture
 
 from .comparison import close, leaf
+from .opaque import opaque
 
 N = 50
 XY = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}
-
-
-@undertow.custom_vjp
-@triton.jit
-def fast_tanh(x):
-    return tl.inline_asm_elementwise(
-        "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-    )
-
-
-@fast_tanh.vjp
-@triton.jit
-def fast_tanh_vjp(x, d_y):
-    y = fast_tanh(x)
-    return d_y * (1.0 - y * y)
-
-
-@undertow.custom_vjp
-@triton.jit
-def bessel(x):
-    return libdevice.j0(x)
-
-
-@bessel.vjp
-@triton.jit
-def bessel_vjp(x, d_y):
-    return d_y * libdevice.j1(x) * -1.0
-
-
-@undertow.differentiable
-@triton.jit
-def opaque(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask)
-    y = fast_tanh(x)
-    shifted = tl.inline_asm_elementwise(
-        """
-        {
-            add.s32 $0, $1, $2;
-        }
-        """,
-        "=r,r,r",
-        [offs, 1],
-        dtype=tl.int32,
-        is_pure=True,
-        pack=1,
-    )
-    tl.store(y_ptr + offs, y * bessel(y) * shifted, mask=mask)
 
 
 def launch(kernel: Any, x: Tensor) -> Tensor:
@@ -153,6 +108,47 @@ def test_a_stopped_value_needs_no_rule() -> None:
     source = derive(stopped_assembly, XY, {"BLOCK": 32}).source
     assert "y = _asm(x)" in source
     assert "d_x = d_y * y\n" in source
+
+
+INTERPRETED = """
+import torch, triton, triton.language as tl
+import undertow
+
+@undertow.custom_vjp
+@triton.jit
+def square(x):
+    return x * x
+
+@square.vjp
+@triton.jit
+def square_vjp(x, d_y):
+    return 2.0 * x * d_y
+
+@undertow.differentiable
+@triton.jit
+def squares(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    y = square(x) + undertow.stop_gradient(x)
+    tl.store(y_ptr + offs, y, mask=offs < n)
+
+x, y = torch.arange(3.0), torch.zeros(3)
+squares[(1,)](x, y, 3, BLOCK=4)
+print(y.tolist())
+"""
+
+
+def test_helpers_run_in_the_interpreter(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERPRETED)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[0.0, 2.0, 6.0]\n"
 
 
 # -- the caches --

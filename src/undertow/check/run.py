@@ -14,20 +14,17 @@ from undertow import evaluate
 from undertow.check import memory
 from undertow.check.compare import described, differences
 from undertow.check.example import Example, make_example, sizes
-from undertow.check.launch import Subject, apart, copies, gradients, subject
+from undertow.check.launch import Subject, copies, gradients, subject
 from undertow.check.layouts import LAYOUTS
-from undertow.check.outcomes import ALL_NAN, Check, compared, free_of, undefined
+from undertow.check.outcomes import Check, compared, free_of
 from undertow.check.promises import broken
+from undertow.check.slopes import finite_differences
 from undertow.errors import CheckError, LaunchError, UndertowError, UnsupportedError
 from undertow.runtime.differentiable import Differentiable
+from undertow.transform.rebuild import without_rules
 
 SIZES = (0, 1, 63, 64, 65)
 """Around a block, and the two smallest."""
-ELEMENTS = 64
-"""Inputs with more elements are differentiated along random directions."""
-DIRECTIONS = 4
-MOVED = 256
-"""Elements that one direction moves: with all of them, some would cross a kink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +189,10 @@ class Case:
             return
         own = self.own
         yield self.gradient(own)
-        yield self.finite_differences()
+        if self.subject.forward.rules:
+            yield from self.rules()
+        else:
+            yield self.finite_differences()
         yield self.layouts()
 
     def value(self) -> Check:
@@ -217,67 +217,36 @@ class Case:
     def gradient(self, got: Mapping[str, Tensor], name: str = "gradient") -> Check:
         return compared(name, got, self.exact, self.dtypes)
 
-    def finite_differences(self) -> Check:
-        name = "finite differences"
-        inputs = [n for n in self.subject.inputs if _moves(self.subject.tensors[n])]
-        if not inputs:
-            return Check(name, None, "inputs are empty, or their elements share memory")
-        count = sum(self.subject.tensors[n].numel() for n in inputs)
-        wide = {n: ct.double() for n, ct in self.cotangents.items()}
-        if all(undefined(self.exact_values[n]) for n in self.subject.outputs):
-            return Check(name, None, f"{', '.join(inputs)}: {ALL_NAN}")
-        if count > ELEMENTS:
-            wrong = self._directions(inputs, wide)
-            text = f"{', '.join(inputs)} along random directions"
-            return Check(name, not wrong, text, tuple(wrong))
-        args, grid = apart(self.pure.args), self.subject.grid
-        want = evaluate.finite_differences(
-            self.subject.forward, args, grid, inputs, wide
-        )
-        allowed = evaluate.TOLERANCES["difference"]
-        wrong: list[str] = []
-        measured = False
-        for n in inputs:
-            got, known = self.exact[n], ~want[n].isnan()
-            error = (got - want[n]).abs()[known]
-            size = want[n][want[n].isfinite()].abs()
-            bound = allowed.atol + allowed.rtol * (size.max() if size.numel() else 0.0)
-            measured = measured or bool(known.any())
-            if not (error <= bound).all():
-                worst = float(error.max())
-                wrong.append(
-                    f"{n}: derived and measured gradients differ by {worst:.2g}"
-                )
-        if not measured:
-            return Check(name, None, f"{', '.join(inputs)}: {ALL_NAN}")
-        text = f"{', '.join(inputs)} by every element"
-        return Check(name, not wrong, text, tuple(wrong))
+    def rules(self) -> Iterator[Check]:
+        """Measures the kernel without the user's rules, then says what they change.
 
-    def _directions(
-        self, inputs: list[str], cotangents: dict[str, Tensor]
-    ) -> list[str]:
-        """Slopes along random directions, one input at a time."""
-        generator = torch.Generator().manual_seed(self.options.seed + 2)
-        args, allowed = apart(self.pure.args), evaluate.TOLERANCES["difference"]
-        wrong: list[str] = []
-        for name in inputs:
-            for _ in range(DIRECTIONS):
-                direction = _direction(self.subject.tensors[name].shape, generator)
-                terms = self.exact[name] * direction
-                slope = evaluate.directional_difference(
-                    self.subject.forward, args, self.subject.grid, {name: direction},
-                    cotangents,
-                )  # fmt: skip
-                got = float(terms.sum())
-                if not abs(got - slope) <= allowed.atol + allowed.rtol * float(
-                    terms.norm()
-                ):
-                    wrong.append(
-                        f"{name}: slope {got:.9g} by the derived gradient, {slope:.9g} "
-                        "by differences"
-                    )
-                    break
-        return wrong
+        Differences cannot tell a rule that is meant to be another one than the
+        derivative from a wrong one, nor from a fault elsewhere.
+        """
+        names = ", ".join(self.subject.forward.rules)
+        forward = without_rules(self.subject.forward)
+        plain = Case(replace(self.subject, forward=forward), self.options)
+        try:
+            wide = dict.fromkeys(self.exact, torch.float64)
+            found = differences(self.exact, plain.exact, wide)
+        except UnsupportedError:  # there is no other derivative than the user's
+            outcome = self.finite_differences()
+            if outcome.ok is False:
+                text = f"{outcome.text} differ, as {names} may mean to"
+                outcome = replace(outcome, ok=None, text=text)
+            yield outcome
+            return
+        outcome = plain.finite_differences()
+        yield replace(outcome, text=f"{outcome.text}, without {names}")
+        changed = [described(d) for d in found if d.wrong]
+        kind = "not the derivative" if changed else "the derivative"
+        text = f"{names}: {kind} of what is computed"
+        yield Check("rules", None if changed else True, text, tuple(changed))
+
+    def finite_differences(self) -> Check:
+        wide = {n: ct.double() for n, ct in self.cotangents.items()}
+        known = self.exact, self.exact_values
+        return finite_differences(self.pure, *known, wide, self.options.seed)
 
     def layouts(
         self, device: torch.device | None = None, name: str = "layouts"
@@ -363,18 +332,3 @@ def _shape_faults(case: Case) -> Iterator[str]:
         outcomes.append(case.gradient(case.own))
     for outcome in outcomes:
         yield from (f"{outcome.name} of {detail}" for detail in outcome.details)
-
-
-def _moves(tensor: Tensor) -> bool:
-    pairs = zip(tensor.stride(), tensor.shape, strict=True)
-    return tensor.numel() > 0 and all(s or n <= 1 for s, n in pairs)
-
-
-def _direction(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Random numbers at random elements, zero at the others."""
-    direction = torch.zeros(shape.numel(), dtype=torch.float64)
-    chosen = torch.randperm(shape.numel(), generator=generator)[:MOVED]
-    direction[chosen] = torch.randn(
-        len(chosen), generator=generator, dtype=torch.float64
-    )
-    return direction.view(shape)

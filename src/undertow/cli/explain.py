@@ -51,6 +51,8 @@ def rows(derived: Derived) -> Iterator[Row]:
     yield from _cotangents(backward)
     conditions = list(dict.fromkeys(_conditions(backward)))
     yield "at launch", "; ".join(conditions) or "nothing is tested"
+    if backward.forward.rules:
+        yield "rules", f"of the user's: {', '.join(backward.forward.rules)}"
     if backward.promised:
         names = ", ".join(backward.promised)
         yield "promised", f"{names}: no value stands twice; only `check` tests it"

@@ -8,8 +8,11 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+import undertow
 from undertow.cli.messages import CommandError
 from undertow.cli.target import innermost, is_kernel
+
+_STOP = "_stop_gradient"
 
 
 @dataclass
@@ -39,7 +42,10 @@ def _add(jit: Any, name: str, found: Source, busy: set[str]) -> None:
     text = str(jit.src).rstrip()
     scope = jit.fn.__globals__
     for used in _free_names(text):
-        if used in scope:
+        if scope.get(used) is undertow:
+            text = text.replace(f"{used}.stop_gradient(", f"{_STOP}(")
+            _add(undertow.stop_gradient, _STOP, found, busy)
+        elif used in scope:
             _reference(jit.__name__, used, scope[used], found, busy)
         elif not hasattr(builtins, used):
             raise _unknown(jit.__name__, used)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import triton
+import triton.language as tl  # noqa: F401 (the interpreter asks for it)
 
 
 @triton.jit

@@ -89,8 +89,17 @@ def undeclared(kernel: Kernel) -> Kernel:
     """`kernel` without what the user declared of derivatives: what it computes."""
     if not any(op.opcode in DECLARED for op in walk(kernel.body)):
         return kernel
+    return _without(kernel, DECLARED)
+
+
+def without_rules(kernel: Kernel) -> Kernel:
+    """`kernel` with the derivatives of what it computes in place of the user's."""
+    return _without(kernel, {"custom": pass_through})
+
+
+def _without(kernel: Kernel, declared: Handlers) -> Kernel:
     b = Builder(fold)
-    rebuild(b, kernel.body.ops, {p: p for p in kernel.params}, DECLARED)
+    rebuild(b, kernel.body.ops, {p: p for p in kernel.params}, declared)
     return replace(kernel, body=remove_dead(b.block), rules={})
 
 
