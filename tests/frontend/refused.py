@@ -128,17 +128,6 @@ def volatile(x_ptr, y_ptr, n):
     tl.store(y_ptr, tl.load(x_ptr, volatile=True))  # here
 
 
-@triton.jit(noinline=True)
-def _apart(x):
-    return x + 1
-
-
-@triton.jit
-def device_call(x_ptr, y_ptr, n):
-    x = tl.load(x_ptr)
-    tl.store(y_ptr, _apart(x))  # here
-
-
 @triton.jit
 def chosen(x_ptr, y_ptr, n):
     if n > 3:  # here
@@ -241,7 +230,6 @@ CASES: dict[str, Case] = {
                 "the old value that `tl.atomic_add` returns is not supported",
             ),
             (volatile, "`volatile=True` is not supported"),
-            (device_call, "calls of `noinline` functions are not supported"),
             (chosen, "a pointer chosen at run time is not supported"),
             (recast, "a pointer to `f32` used as one to `i32` is not supported"),
             (

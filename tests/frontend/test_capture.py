@@ -22,6 +22,8 @@ from undertow.ir import print_kernel, walk
 triton = pytest.importorskip("triton")
 tl: Any = triton.language
 
+from kernels import calls  # noqa: E402
+
 from . import kernels, refused  # noqa: E402, they need triton
 from .test_fixtures import NEWEST, Normal, fixture, numbered  # noqa: E402
 
@@ -72,6 +74,20 @@ def test_ops_of_a_helper_stand_where_it_was_called() -> None:
     lines = Path(kernel.loc.file).read_text().splitlines()
     (exp,) = [op for op in walk(kernel.body) if op.opcode == "exp"]
     assert lines[exp.loc.line - 1].strip() == "gated, total = _gate(x, x)"
+
+
+def test_ops_of_a_call_stand_where_it_is() -> None:
+    names = ("x_ptr", "y_ptr")
+    kernel = capture(calls.apart, dict.fromkeys(names, "*fp32"), {})
+    source, first = inspect.getsourcelines(calls.apart.fn)
+    lines = {
+        opcode: [op.loc.line - first for op in walk(kernel.body) if op.opcode == opcode]
+        for opcode in ("load", "store")
+    }
+    assert "_both(" in source[lines["load"][0]]
+    assert ["_put(" in source[line] for line in lines["store"]] == [True, True]
+    (x,) = (op for op in walk(kernel.body) if op.opcode == "load")
+    assert x.loc.name == "x"
 
 
 def test_a_constexpr_if_leaves_one_side() -> None:

@@ -2,6 +2,7 @@
 
 from kernels import (
     addition_cases,
+    call_cases,
     combine_cases,
     loop_cases,
     maximum_cases,
@@ -19,6 +20,7 @@ __all__ = [
     "CASES",
     "Case",
     "addition_cases",
+    "call_cases",
     "combine_cases",
     "gelu_tanh",
     "loop_cases",

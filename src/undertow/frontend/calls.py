@@ -1,22 +1,23 @@
-"""Rows of the lift for calls that `overrides` left in the TTIR.
+"""Rows of the lift for calls that are left in the TTIR.
 
 What a helper with a rule returned becomes the result of a `custom` op, whose rule is
-lifted to a block of its own. Nothing else is called: Triton inlined it.
+lifted to a block of its own: `overrides` left these calls. Triton leaves those of
+`noinline` functions, and those in a branch or loop of functions that return early.
+They are inlined here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from undertow.errors import CaptureError
 from undertow.frontend.context import Lifter
 from undertow.frontend.control import LiftOp, lift_function
 from undertow.frontend.overrides import CUSTOM, RULE, STOP
-from undertow.frontend.refusals import REFUSED
-from undertow.frontend.ttir import MFunc, MOp
-from undertow.ir import Attr, Block, Builder, TensorType, Value, cotangent_dtype
+from undertow.frontend.ttir import MFunc, MOp, MRegion
+from undertow.ir import Attr, Block, Builder, Loc, TensorType, Value, cotangent_dtype
 
 _CALLEE = re.compile(r'@(?:([\w$.]+)|"([^"]*)")\(')
 
@@ -42,8 +43,9 @@ class Calls:
             values = lifter.values(op)
             lifter.bind(op, *(b.pure("stop", (v,), v.type) for v in values))
         else:
-            refusal = REFUSED[op.name]
-            lifter.refuse(op, refusal.fact, why=refusal.why, hint=refusal.hint)
+            func = _moved(self.functions[name], op.loc)
+            args = lifter.operands(op)
+            lifter.bind(op, *lift_function(lifter, func, args, lift_op))
 
     def _custom(self, lifter: Lifter, op: MOp, lift_op: LiftOp) -> None:
         call, count = self._last, len(op.results)
@@ -101,6 +103,20 @@ class Calls:
             count += 1
             tried = f"{stem}_{count}"
         return tried
+
+
+def _moved(func: MFunc, loc: Loc) -> MFunc:
+    """`func` with all of its ops where it is called, as if it had been inlined."""
+
+    def at(region: MRegion) -> MRegion:
+        blocks = (replace(b, ops=[moved(op) for op in b.ops]) for b in region.blocks)
+        return MRegion(tuple(blocks))
+
+    def moved(op: MOp) -> MOp:
+        place = replace(loc, name=op.loc.name)
+        return replace(op, loc=place, regions=tuple(map(at, op.regions)))
+
+    return replace(func, region=at(func.region))
 
 
 def _cotangent(value: Value) -> TensorType:

@@ -59,11 +59,6 @@ REFUSED: dict[str, Refusal] = {
     ),
     "tt.map_elementwise": _MAP,
     "tt.map_elementwise.return": _MAP,
-    "tt.call": Refusal(
-        "calls of `noinline` functions are not supported",
-        "the function is compiled apart from the kernel",
-        "drop `noinline=True` from the helper's `triton.jit`",
-    ),
     "tt.int_to_ptr": Refusal(
         "a pointer made from an integer is not supported",
         "it is not known which argument the address belongs to",

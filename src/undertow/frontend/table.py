@@ -39,6 +39,7 @@ KEPT: dict[str, str] = {
     "tt.return": "it ends the kernel, or leaves it early: an `if` around the rest",
     "tt.addptr": "the offset belongs to the loads and stores that use the pointer",
     "tt.extern_elementwise": "what its function is: those of libdevice are below",
+    "tt.call": "what the function does stands in its place",
     "tt.reduce.return": "it belongs to `tt.reduce`",
     "tt.scan.return": "it belongs to `tt.scan`",
     "scf.yield": "it belongs to the branch or loop that it ends",
