@@ -105,6 +105,28 @@ def test_fake_tensors(grad: bool):
         scaled[(1,)](x, y, 1.25, BLOCK=N)
 
 
+def test_zeros_that_are_nowhere_in_memory():
+    zeros = torch._efficientzerotensor((N,))
+    with pytest.raises(LaunchError, match="of zeros that are nowhere in memory"):
+        scaled[(1,)](leaf(N), zeros, 1.25, BLOCK=N)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_tensors_that_are_negated_lazily(known: bool):
+    """A kernel reads their memory, where they have the other sign."""
+    x = leaf(1, dtype=torch.complex64)
+    plain, negated = x.imag, x.conj().imag
+    assert negated.is_neg()
+    if known:  # the geometry
+        scaled[(1,)](plain, torch.zeros(1), 1.25, BLOCK=1)
+    with pytest.raises(LaunchError, match="`x_ptr` is negated lazily") as caught:
+        scaled[(1,)](negated, torch.zeros(1), 1.25, BLOCK=1)
+    assert caught.value.hint == "pass its `resolve_neg()`"
+    y = torch.zeros(1)
+    scaled[(1,)](negated.resolve_neg(), y, 1.25, BLOCK=1)
+    close(torch.autograd.grad(y.sum(), x)[0].imag, torch.tensor([-1.25]))
+
+
 def test_fp8_inputs_that_require_a_gradient():
     x = torch.ones(N).to(torch.float8_e4m3fn).requires_grad_()
     with pytest.raises(LaunchError, match="float8_e4m3fn requires a gradient"):

@@ -205,6 +205,8 @@ def without_memory(tensor: Tensor) -> str:
         return f"of layout {tensor.layout}"
     if isinstance(tensor, FakeTensor):
         return "that a FakeTensorMode made, which has no memory"
+    if tensor._is_zerotensor():
+        return "of zeros that are nowhere in memory"
     return "on the meta device, which has no memory" if tensor.is_meta else ""
 
 

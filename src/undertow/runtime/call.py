@@ -115,7 +115,9 @@ class Call:
         tensors = self.tensors = spec.take_tensors(self.values)
         scalars = self.scalars = spec.take_scalars(self.values)
         try:
-            geometry = tuple([(t.shape, t.stride(), t.requires_grad) for t in tensors])
+            geometry = tuple(
+                [(t.shape, t.stride(), t.requires_grad, t.is_neg()) for t in tensors]
+            )
         except RuntimeError:
             refuse_memoryless(spec, tensors)
             raise

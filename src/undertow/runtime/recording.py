@@ -132,6 +132,7 @@ def record(
     """
     names = spec.tensors
     refuse_memoryless(spec, tensors)
+    refuse_negated(spec, tensors)
     layouts = tuple(Layout.of(t) for t in tensors)
     wrt = frozenset(n for n, t in zip(names, tensors, strict=True) if t.requires_grad)
     _check_layouts(spec, layouts, wrt)
@@ -178,6 +179,18 @@ def refuse_memoryless(spec: Specialisation, tensors: Sequence[Tensor]) -> None:
                 f"`{name}` is a tensor {fault}",
                 kernel=spec.forward.name,
                 hint="pass a dense tensor that has memory",
+            )
+
+
+def refuse_negated(spec: Specialisation, tensors: Sequence[Tensor]) -> None:
+    """Refuses views that PyTorch negates when it reads them: a kernel does not."""
+    for name, tensor in zip(spec.tensors, tensors, strict=True):
+        if tensor.is_neg():
+            raise LaunchError(
+                f"`{name}` is negated lazily: its memory holds minus its elements",
+                kernel=spec.forward.name,
+                why="it is the imaginary part of a conjugate, or a view of one",
+                hint="pass its `resolve_neg()`",
             )
 
 
