@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -355,6 +356,17 @@ def test_sparse_cotangents_are_refused():
     _, y, ct, _ = node()
     with pytest.raises(LaunchError, match="sparse_coo reached `scale`"):
         y.backward(ct.to_sparse())
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_many_cotangents_at_once_are_refused(legacy: bool):
+    x, y, ct, _ = node()
+    with pytest.raises(LaunchError, match="backward of `scale` was asked for many"):
+        if legacy:
+            torch.autograd.grad(y, x, torch.eye(ct.numel()), is_grads_batched=True)
+        else:
+            pull = partial(torch.autograd.grad, y, x)
+            torch.func.vmap(pull)(torch.eye(ct.numel()))
 
 
 def test_hooks_see_and_change_cotangents():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -51,6 +51,7 @@ def launch(call: Call) -> Any:
 # -- what PyTorch would refuse after the launch --
 
 _C: Any = torch._C._autograd  # pyright: ignore[reportAttributeAccessIssue]
+_F: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def refuse_outputs(outputs: Sequence[Tensor], silent: Sequence[int] = ()) -> None:
@@ -247,6 +248,8 @@ def _readable(
     found: list[Tensor | None] = []
     for ct, layout in zip(cotangents, recording.layouts, strict=False):
         if ct is not None:
+            if _F.is_functorch_wrapped_tensor(ct) or _F.is_legacy_batchedtensor(ct):
+                refuse_batched(recording.specialisation.forward.name)
             if ct.layout is not torch.strided:
                 raise LaunchError(
                     f"a gradient of layout {ct.layout} reached "
@@ -261,6 +264,16 @@ def _readable(
                 ct = ct.to(layout.dtype)
         found.append(ct)
     return found
+
+
+def refuse_batched(kernel: str) -> NoReturn:
+    """Refuses many cotangents at once, which look like one that has no memory."""
+    raise LaunchError(
+        f"the backward of `{kernel}` was asked for many cotangents at once",
+        kernel=kernel,
+        why="a derived kernel takes one, and vmap does not see inside it",
+        hint="call it in a loop: without vmap, is_grads_batched or vectorize",
+    )
 
 
 def _laid_out(
