@@ -59,6 +59,7 @@ def gradients(
     for stores in backward.stores:
         assert not stores.several or stores.finding.holds(launch)
     values = _arguments(backward, args, launch, cotangents)
+    values |= _left_by_forward(backward, values, grid)
     buffers = {
         g.of: _buffer(g, args[g.of], cotangents, launch) for g in backward.gradients
     }
@@ -97,6 +98,19 @@ def _arguments(
             number = 1 if coefficient is None else launch[coefficient.name]
             values[stride.name] = number * factor
     return values
+
+
+def _left_by_forward(backward: Backward, values: Arguments, grid: Grid) -> Tensors:
+    """The outputs that the backward reads, with NaN where nothing was stored."""
+    left = {
+        name: torch.full_like(values[name], torch.nan) for name in backward.read_back
+    }
+    if left:
+        given = {p.name: values[p.name] for p in backward.forward.params}
+        for name, value in given.items():
+            given[name] = value.clone() if isinstance(value, Tensor) else value
+        run(backward.forward, given | left, grid, float_dtype=torch.float64)
+    return left
 
 
 def _tapes(backward: Backward, launch: dict[str, int], grid: Grid) -> Arguments:

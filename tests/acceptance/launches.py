@@ -158,6 +158,9 @@ class Oracle:
         """What the backward kernel is passed: each cotangent in its output's layout."""
         backward = self.derivation.backward
         args = self.arguments(held or self.dtype)
+        if backward.read_back:
+            left = self.forward(held)
+            args.update((name, left[name]) for name in backward.read_back)
         launch = {n: a for n, a in self.passed.items() if isinstance(a, int)}
         launch.update((f"grid{axis}", e) for axis, e in enumerate(self.grid))
         for ct in backward.cotangents:

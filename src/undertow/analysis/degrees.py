@@ -44,7 +44,7 @@ def degree_of(op: Op, degrees: Degrees) -> Degree | None:
     if not dependent:
         return FREE
     if op.opcode in MOVES:
-        axes = _moved(op, xs[0].axes)
+        axes = moved(op, xs[0].axes)
         return None if axes is None else replace(xs[0], axes=axes)
     if op.opcode in ("dot", "reduce"):
         found = _contraction(op, xs) if op.opcode == "dot" else _reduction(op, xs[0])
@@ -77,7 +77,7 @@ def _pointwise(op: Op, xs: list[Degree]) -> Degree | None:
             return None
 
 
-def _moved(op: Op, axes: tuple[int, ...]) -> tuple[int, ...] | None:
+def moved(op: Op, axes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Where rows lie after lanes moved; None if they are torn or spread."""
     source, target = op.operands[0].shape, op.results[0].shape
     match op.opcode:

@@ -38,22 +38,33 @@ from undertow.ir import Access, Block, Kernel, Op, Value, walk
 
 MAX_CARRIED = 5
 
+Users = dict[Value, list[int]]
+"""The ops of a block, by position, that use a value, be it inside of them."""
+
 
 def stabilisers(kernel: Kernel, outputs: Collection[Value]) -> frozenset[Value]:
     """The maxima of `kernel` that cancel in all of `outputs` (pointers)."""
-    ops, users = kernel.body.ops, _users(kernel.body)
+    users = _users(kernel.body)
     found: set[Value] = set()
     for op in walk(kernel.body):
-        maximum = op.opcode == "reduce" and op.str_attr("kind") == "max"
-        if maximum and op.result.is_float:
-            m, degrees = op.result, {op.result: of(op.result)}
-            if _follow(_dependents(m, ops, users, degrees), degrees, outputs):
-                found.add(m)
+        if op.opcode != "reduce" or op.str_attr("kind") != "max":
+            continue
+        m = op.result
+        if m.is_float and degrees_of(m, kernel.body, outputs, users) is not None:
+            found.add(m)
     return frozenset(found)
 
 
-Users = dict[Value, list[int]]
-"""The ops of a block, by position, that use a value, be it inside of them."""
+def degrees_of(
+    m: Value,
+    block: Block,
+    outputs: Collection[Value],
+    users: Users | None = None,
+) -> Degrees | None:
+    """How what `block` computes depends on the maximum `m`, if `m` cancels there."""
+    degrees = {m: of(m)}
+    dependents = _dependents(m, block.ops, users or _users(block), degrees)
+    return degrees if _follow(dependents, degrees, outputs) else None
 
 
 def _users(block: Block) -> Users:

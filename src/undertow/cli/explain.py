@@ -44,7 +44,8 @@ def rows(derived: Derived) -> Iterator[Row]:
     writes += [f"{n} (+= atomics)" for n in _touched(backward, "atomic_add")]
     yield "writes", ", ".join(writes)
     yield "recomputed", ", ".join(backward.recomputed) or "nothing"
-    yield "saved", "nothing"
+    outputs = ", ".join(backward.read_back)
+    yield "saved", f"{outputs}, as the forward left them" if outputs else "nothing"
     taped = [f"{t.of} ({t.size} a program and turn)" for t in backward.tapes]
     yield "tape", ", ".join(taped) or "none"
     yield "launches", "1"

@@ -33,10 +33,12 @@ def describe(backward: Backward) -> list[str]:
     if forward.loc.known:
         origin = f" ({os.path.basename(forward.loc.file)}:{forward.loc.line})"
     recomputed = ", ".join(backward.recomputed) or "nothing"
+    outputs = ", ".join(backward.read_back)
+    read_back = f"Read back from outputs: {outputs}. " if outputs else ""
     lines = [
         f"Backward of `{forward.name}`{origin}.",
         "",
-        f"Recomputed: {recomputed}. {kept(backward)}",
+        f"Recomputed: {recomputed}. {read_back}{kept(backward)}",
         *(placement(g) for g in backward.gradients),
     ]
     if forward.rules:

@@ -23,8 +23,9 @@ from undertow.runtime.tapes import allocate, count_turns
 def launch(call: Call) -> Any:
     """Launches the forward and records it for autograd.
 
-    Several outputs of which one is a view cannot be marked as overwritten. Then the
-    kernel writes to fresh tensors, and autograd copies them.
+    Several outputs of which one is a view cannot be marked as overwritten, and a view
+    that is overwritten cannot be saved without a cycle of references. Then the kernel
+    writes to fresh tensors, and autograd copies them.
 
     Raises:
         UndertowError: there is no gradient to be had; nothing has been written.
@@ -38,7 +39,8 @@ def launch(call: Call) -> Any:
     refuse_inference(recording.take_saved(tensors))
     if recording.expanded:
         refuse_expanded(call)
-    if len(outputs) > 1 and any(t._is_view() for t in outputs):
+    alone = len(outputs) == 1 and not recording.readable
+    if not alone and any(t._is_view() for t in outputs):
         call.swapped = {id(t): in_layout_of(t.detach(), t.stride()) for t in outputs}
     results = _Launch.apply(call, *recording.take_passed(tensors))
     if call.swapped is not None:
@@ -129,7 +131,10 @@ class _Launch(torch.autograd.Function):
             outputs = tuple([call.swapped[id(t)] for t in outputs])
         if recording.silent:
             ctx.mark_non_differentiable(*[outputs[i] for i in recording.silent])
-        ctx.save_for_backward(*recording.take_saved(tensors))
+        saved = recording.take_saved(tensors)
+        if call.swapped is not None:
+            saved = [call.swapped.get(id(t), t) for t in saved]
+        ctx.save_for_backward(*saved)
         ctx.set_materialize_grads(False)
         ctx.launch = recording, call.scalars, call.options
         return outputs

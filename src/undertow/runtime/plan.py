@@ -131,13 +131,20 @@ def settle(
     wrt: frozenset[str],
     outputs: frozenset[str],
     launch: Launch,
+    readable: frozenset[str],
 ) -> Derivation:
     """The backward whose plain stores are proved for this launch.
+
+    It reads those outputs at the most that are `readable`.
 
     Raises:
         UnsupportedError: there is none.
     """
     derivation = specialisation.derivation(wrt, outputs)
+    if not readable.issuperset(derivation.backward.read_back):
+        derivation = specialisation.derivation(wrt, outputs, readable=readable)
+    else:
+        readable = specialisation.outputs
     atomic = frozenset(
         g.of
         for g in derivation.backward.gradients
@@ -146,7 +153,7 @@ def settle(
     )
     if not atomic:
         return derivation
-    return specialisation.derivation(wrt, outputs, atomic)
+    return specialisation.derivation(wrt, outputs, atomic, readable)
 
 
 def make_plan(

@@ -41,6 +41,7 @@ class Recording:
             a gradient.
         saved: names of the tensors that some backward reads.
         saved_strides: the strides with which it reads them.
+        readable: those of them that are outputs.
         silent: places of outputs that have no derivative.
         expanded: places, in `specialisation.tensors`, of inputs whose elements share
             memory.
@@ -59,6 +60,7 @@ class Recording:
     passed: tuple[str, ...]
     saved: tuple[str, ...]
     saved_strides: tuple[tuple[int, ...], ...]
+    readable: frozenset[str]
     silent: tuple[int, ...]
     expanded: tuple[int, ...]
     forward: Kernel
@@ -109,7 +111,7 @@ class Recording:
         launch = spec.launch(scalars, self.grid)
         return make_plan(
             spec,
-            settle(spec, self.wrt & wanted, frozenset(given), launch),
+            settle(spec, self.wrt & wanted, frozenset(given), launch, self.readable),
             dict(zip(spec.tensors, self.layouts, strict=True)),
             {name: slot for slot, name in enumerate(self.passed)},
             self.saved,
@@ -137,7 +139,7 @@ def record(
     wrt = frozenset(n for n, t in zip(names, tensors, strict=True) if t.requires_grad)
     _check_layouts(spec, layouts, wrt)
     launch = spec.launch(scalars, grid)
-    derivation = settle(spec, wrt, spec.outputs, launch)
+    derivation = settle(spec, wrt, spec.outputs, launch, spec.outputs)
     backward = derivation.backward
     touches = _Touches(spec, backward.forward, layouts, tensors, scalars, grid)
     check_steps(backward.forward, launch)
@@ -148,7 +150,8 @@ def record(
     kernels = [k for k in (backward.kernel, backward.counter) if k is not None]
     read = {p.name for kernel in kernels for p in kernel.params}
     passed = (*spec.stored, *(n for n in names if n in wrt and n not in spec.stored))
-    saved = tuple(n for n in names if n in read and n not in spec.stored)
+    kept = {*backward.read_back, *(n for n in names if n not in spec.stored)}
+    saved = tuple(n for n in names if n in read and n in kept)
     depends = wrt.union(ct.of for ct in backward.cotangents)
     sizes = [t.element_size() for t in tensors]
     return Recording(
@@ -161,6 +164,7 @@ def record(
         passed,
         saved,
         tuple(layouts[names.index(n)].stride for n in saved),
+        frozenset(backward.read_back),
         tuple(i for i, name in enumerate(spec.stored) if name not in depends),
         tuple(i for i, n in enumerate(names) if n in wrt and repeats(layouts[i])),
         backward.forward,

@@ -90,13 +90,17 @@ class Specialisation:
         wrt: frozenset[str],
         outputs: frozenset[str],
         atomic: frozenset[str] = frozenset(),
+        readable: frozenset[str] | None = None,
     ) -> Derivation:
         """The backward for these inputs and outputs.
+
+        It may read the outputs called `readable`, by default all of them.
 
         Raises:
             UnsupportedError: there is none.
         """
-        key = wrt, outputs, atomic
+        readable = self.outputs if readable is None else readable
+        key = wrt, outputs, atomic, readable
         found = self._derivations.get(key)
         if found is None:
             with LOCK:
@@ -108,6 +112,7 @@ class Specialisation:
                         unique=self.unique,
                         atomic=atomic,
                         followed=True,
+                        readable=readable,
                     )
                 )
                 self._derivations[key] = found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from undertow.analysis.activity import Activity, activity, reinterprets
 from undertow.analysis.exclusive import Exclusive
+from undertow.analysis.read_back import StandIns, read_backs
 from undertow.analysis.stabilisers import stabilisers
 from undertow.errors import UndertowError, UnsupportedError
 from undertow.ir import (
@@ -95,6 +96,7 @@ class Backward:
             stood there before is the cotangent of what came of it.
         stores: what is known of the forward's stores.
         recomputed: names of the values that the backward computes again.
+        read_back: outputs that the backward reads instead, as the forward left them.
         tapes: what loops carry that is kept from the primal sweep for the reverse one.
         counter: a kernel that counts the turns of the loops of those tapes whose
             length data decide; see `transform.turns`.
@@ -109,6 +111,7 @@ class Backward:
     passed_on: tuple[str, ...]
     stores: tuple[OutputStores, ...]
     recomputed: tuple[str, ...]
+    read_back: tuple[str, ...] = ()
     tapes: tuple[Tape, ...] = ()
     counter: Kernel | None = None
     counted: tuple[str, ...] = ()
@@ -130,6 +133,7 @@ def differentiate(
     unique: Collection[str] = (),
     atomic: Collection[str] = (),
     followed: bool = False,
+    readable: Collection[str] | None = None,
 ) -> Backward:
     """Derives the backward of `kernel`.
 
@@ -143,6 +147,7 @@ def differentiate(
             of the strides does not hold in the launch at hand.
         followed: whether stores of one program that may meet are looked at in each
             launch, before its backward; otherwise they are refused.
+        readable: outputs that the backward may read; by default all of them.
 
     Raises:
         UnsupportedError: something on the way from `wrt` to `outputs` has no
@@ -153,7 +158,7 @@ def differentiate(
     try:
         refuse_no_indices(forward, unique)
         task = Task.of(forward, wrt, outputs)
-        backward = _differentiate(task, unique, atomic, followed)
+        backward = _differentiate(task, unique, atomic, followed, readable)
     except UndertowError as error:
         error.kernel = error.kernel or kernel.name
         raise
@@ -171,6 +176,7 @@ class Task:
         targets: the pointers to differentiate.
         activity: which values carry a derivative from one to the other.
         useful: the targets that depend on an input.
+        cancelled: maxima that cancel in all targets.
         in_place: pointers that are both loaded and stored to.
         added: names of the pointers that are added to.
     """
@@ -180,6 +186,7 @@ class Task:
     targets: tuple[Value, ...]
     activity: Activity
     useful: tuple[Value, ...]
+    cancelled: frozenset[Value]
     in_place: tuple[Value, ...]
     added: frozenset[str]
 
@@ -205,7 +212,9 @@ class Task:
         _refuse_fp8(forward, active)
         useful = tuple(p for p in targets if _useful(forward, p, active))
         in_place = tuple(p for p in forward.pointers if p.name in found.in_place)
-        return Task(forward, inputs, targets, active, useful, in_place, found.added)
+        return Task(
+            forward, inputs, targets, active, useful, constant, in_place, found.added
+        )
 
 
 def _chosen(
@@ -270,7 +279,11 @@ def _is_fp8(value: Value) -> bool:
 
 
 def _differentiate(
-    task: Task, unique: Collection[str], atomic: Collection[str], followed: bool
+    task: Task,
+    unique: Collection[str],
+    atomic: Collection[str],
+    followed: bool,
+    readable: Collection[str] | None,
 ) -> Backward:
     forward, names = task.forward, Names(task.forward)
     axes = program_axes(forward)
@@ -284,7 +297,9 @@ def _differentiate(
         for p in task.inputs
     }
     tapes = Tapes(names.fresh)
-    body = reverse(forward, task.activity, Buffers(cotangents, gradients), tapes)
+    stand_ins = _stand_ins(task, axes, followed, readable)
+    buffers = Buffers(cotangents, gradients)
+    body = reverse(forward, task.activity, buffers, tapes, stand_ins)
     placing = place(
         body,
         {g: _element(p) for p, g in gradients.items()},
@@ -299,6 +314,7 @@ def _differentiate(
     refuse_overwritten(body, task.in_place)
     written = placing.fresh.values()
     used = {op.operands[0] for op in walk(body) if op.opcode == "load"}
+    stored = roles(forward).stored
     kept = tuple(tape for tape in tapes.made if tape.pointer in used)
     counted = {tape.loop: tape.turns.name for tape in kept if tape.counted}
     counter = None
@@ -320,11 +336,39 @@ def _differentiate(
         tuple(name for name in unplaced if name not in task.added),
         tuple(name for name in unplaced if name in task.added),
         stores,
-        _recomputed(body),
+        _recomputed(body, stored),
+        tuple(p.name for p in forward.pointers if p in used and p.name in stored),
         kept,
         counter,
         tuple(counted.values()),
     )
+
+
+def _stand_ins(
+    task: Task,
+    axes: Collection[int],
+    followed: bool,
+    readable: Collection[str] | None,
+) -> StandIns:
+    """What the backward finds in outputs, of which each element is written once."""
+    forward, found = task.forward, roles(task.forward)
+    pointers = [
+        p
+        for p in forward.pointers
+        if p.name in found.stored - found.loaded - found.added
+        and _element(p).is_float
+        and (readable is None or p.name in readable)
+    ]
+    stand_ins = read_backs(forward, pointers, task.targets, task.cancelled)
+    if followed or not stand_ins:
+        return stand_ins
+    proved = {
+        stores.of
+        for stores in output_stores(forward, pointers, axes, followed=True)
+        if isinstance(stores.finding, Exclusive)
+    }
+    known = [p for p in pointers if p.name in proved]
+    return read_backs(forward, known, task.targets, task.cancelled)
 
 
 def _rewritten(
@@ -411,12 +455,17 @@ def _parameters(
     return tuple(v for v in ordered if v in used)
 
 
-def _recomputed(body: Block) -> tuple[str, ...]:
-    """User's names of what stands between the two section headings."""
+def _recomputed(body: Block, stored: Collection[str]) -> tuple[str, ...]:
+    """User's names of what stands between the two section headings.
+
+    Without what is read back from the outputs, `stored`.
+    """
     names: dict[str, None] = {}
     for op in body.ops:
         if op.opcode == "section" and op.str_attr("title") == REVERSE:
             break
+        if op.opcode == "load" and op.operands[0].name in stored:
+            continue
         for result in op.results:
             if result.name and result.is_float:
                 names[result.name] = None

@@ -4,7 +4,8 @@
 it backwards. Every load of a differentiated input becomes an `atomic_add` to that
 input's gradient at the loaded address, which is right whoever else touches the address;
 `place` proves most of them to be plain stores. What the sweep does not need of the
-recomputed forward is removed as dead code, so nothing here decides what to save.
+recomputed forward is removed as dead code, so nothing here decides what to save; what
+is read back from the forward's outputs instead is said by `stand_ins`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from undertow.analysis.activity import Activity
 from undertow.analysis.launch import uniform
+from undertow.analysis.read_back import StandIns
 from undertow.ir import I1, Block, Builder, Kernel, Op, Value
 from undertow.rules import (
     RULES,
@@ -30,6 +32,7 @@ from undertow.transform.fold import fold
 from undertow.transform.logistic import Logistic
 from undertow.transform.loops import loop, record
 from undertow.transform.padding import finite_where
+from undertow.transform.read_back import stand_in
 from undertow.transform.rebuild import (
     DECLARED,
     Env,
@@ -47,12 +50,16 @@ PRIMAL, REVERSE = "primal sweep (recomputed)", "reverse sweep"
 
 
 def reverse(
-    kernel: Kernel, activity: Activity, buffers: Buffers, tapes: Tapes
+    kernel: Kernel,
+    activity: Activity,
+    buffers: Buffers,
+    tapes: Tapes,
+    stand_ins: StandIns,
 ) -> Block:
     """The backward's body. UnsupportedError where a rule is missing."""
     b = Builder(fold)
     env: Env = {p: p for p in kernel.params}
-    s = State(kernel, b, env, activity, buffers, tapes)
+    s = State(kernel, b, env, activity, buffers, tapes, stand_ins)
     b.section(PRIMAL)
     recompute(s, kernel.body.ops)
     b.section(REVERSE)
@@ -85,7 +92,12 @@ def recompute(s: State, ops: Iterable[Op]) -> None:
     def turns(op: Op, env: Env) -> None:
         record(s, op, env, plain)
 
-    rebuild(b, ops, s.env, {**plain, "if": nested, "for": turns, "while": turns})
+    handlers = {**plain, "if": nested, "for": turns, "while": turns}
+    for op in ops:
+        rebuild(b, (op,), s.env, handlers)
+        for result in op.results:
+            if result in s.stand_ins:
+                s.env[result] = stand_in(s, result)
 
 
 def sweep(s: State, ops: Iterable[Op]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from undertow.analysis.activity import Activity, path_to_output
+from undertow.analysis.read_back import StandIns
 from undertow.errors import UnsupportedError
 from undertow.ir import (
     Access,
@@ -51,6 +52,7 @@ class State:
         buffers: the backward's pointers.
         cts: the cotangents known so far.
         tapes: those of the whole backward.
+        stand_ins: what stands for values that are not computed again.
         overwritten: places that a later store of the forward writes for certain, and
             the mask it does so under (None: in every lane).
         recorded: the tapes of the loops in this block.
@@ -63,6 +65,7 @@ class State:
     activity: Activity
     buffers: Buffers
     tapes: Tapes
+    stand_ins: StandIns
     cts: dict[Value, Cotangent] = field(
         default_factory=lambda: dict[Value, Cotangent]()
     )
@@ -83,6 +86,7 @@ class State:
             self.activity,
             self.buffers,
             self.tapes,
+            self.stand_ins,
             overwritten=dict(self.overwritten),
         )
 
