@@ -20,7 +20,6 @@ from emit.roundtrip import LANES, TORCH, recaptured, ruff, run, same
 from undertow.emit import emit
 from undertow.frontend import capture
 from undertow.ir import Kernel, PointerType, parse, verify
-from undertow.transform.variables import name_variables
 
 Arguments = dict[str, object]
 
@@ -59,7 +58,7 @@ def lifted(name: str) -> Kernel:
     numbers = {
         n: "i32" if isinstance(v, int) else "fp32" for n, v in case.numbers.items()
     }
-    return name_variables(capture(case.fn, pointers | numbers, case.constexprs))
+    return capture(case.fn, pointers | numbers, case.constexprs)
 
 
 def arguments(kernel: Kernel, numbers: dict[str, int | float]) -> Arguments:

@@ -40,8 +40,7 @@ def layer_norm_bwd(
     x_minus_mean = x - mean
     centred = tl.where(mask, x_minus_mean, 0.0)
     var = tl.sum(centred * centred, axis=0) / n_cols
-    sqrt_var_plus_eps = tl.sqrt(var + eps)
-    inv_sqrt_var_plus_eps = 1.0 / sqrt_var_plus_eps
+    rsqrt_var_plus_eps = tl.rsqrt(var + eps)
     w = tl.load(w_ptr + cols, mask=mask)  # norms.py:61
     # -- reverse sweep --
     d_rstd = tl.load(d_rstd_ptr + row * d_rstd_stride)  # norms.py:65
@@ -51,17 +50,17 @@ def layer_norm_bwd(
     )  # norms.py:63
     # atomic: shared along program axis 0
     tl.atomic_add(d_b_ptr + cols, d_y, mask=mask, sem="relaxed")  # norms.py:62
-    d_w = d_y * (x_minus_mean * inv_sqrt_var_plus_eps)  # norms.py:61
+    d_w = d_y * (x_minus_mean * rsqrt_var_plus_eps)  # norms.py:61
     # atomic: shared along program axis 0
     tl.atomic_add(d_w_ptr + cols, d_w, mask=mask, sem="relaxed")
     d_y_w = d_y * w  # norms.py:63
-    d_centred_term = d_y_w * inv_sqrt_var_plus_eps
+    d_y_w_rsqrt_var_plus_eps = d_y_w * rsqrt_var_plus_eps
     term = d_rstd + tl.sum(tl.where(mask, d_y_w * centred, 0.0), axis=0)
-    term_2 = 0.5 * (term * inv_sqrt_var_plus_eps / sqrt_var_plus_eps)  # norms.py:60
-    d_centred_term_2 = term_2 / sqrt_var_plus_eps / n_cols
-    d_x_term = d_centred_term - 2.0 * (d_centred_term_2 * x_minus_mean)  # norms.py:59
-    d_centred_term_3 = tl.where(mask, d_centred_term, 0.0)  # norms.py:60
-    d_centred = d_centred_term_3 - 2.0 * (d_centred_term_2 * centred)
+    term_2 = rsqrt_var_plus_eps * rsqrt_var_plus_eps * rsqrt_var_plus_eps  # norms.py:60
+    d_centred_term = term * term_2 / n_cols
+    d_x_term = d_y_w_rsqrt_var_plus_eps - d_centred_term * x_minus_mean  # norms.py:59
+    d_centred_term_2 = tl.where(mask, d_y_w_rsqrt_var_plus_eps, 0.0)  # norms.py:60
+    d_centred = d_centred_term_2 - d_centred_term * centred
     d_mean = d_mean_out - tl.sum(tl.where(mask, d_centred, 0.0), axis=0)
     d_x = d_x_term + d_mean / n_cols  # norms.py:59
     tl.store(d_x_ptr + x_offset + cols, d_x, mask=mask)

@@ -38,14 +38,13 @@ def linear_recurrence_bwd(
     # -- reverse sweep --
     # combines.py:103
     d_h = tl.load(d_h_ptr + offsets * d_h_stride, mask=mask[:, None], other=0.0)
-    mask_2 = steps[:, None] != 15  # combines.py:102
-    d_x_part = tl.where(mask[:, None], a, 0.0)
+    d_x_part = tl.where(mask[:, None], a, 0.0)  # combines.py:102
     offsets_2 = tl.minimum(steps[:, None] + 1, 15)
     d_x_part_2 = tl.gather(d_x_part, tl.broadcast_to(offsets_2, (BLOCK, CHANNELS)), 0)
-    d_x_part_3 = tl.where(mask_2, d_x_part_2, 0.0)
+    d_x_part_3 = tl.where((steps != 15)[:, None], d_x_part_2, 0.0)
     _gain_2, d_x = tl.associative_scan((d_x_part_3, d_h), 0, _recurrence, reverse=True)
     tl.store(d_x_ptr + offsets, d_x, mask=mask[:, None])  # combines.py:101
     offsets_3 = tl.maximum(steps[:, None] - 1, 0)  # combines.py:102
     d_a_factor = tl.gather(term, tl.broadcast_to(offsets_3, (BLOCK, CHANNELS)), 0)
-    d_a = d_x * tl.where(steps[:, None] != 0, d_a_factor, 0.0)
+    d_a = d_x * tl.where((steps != 0)[:, None], d_a_factor, 0.0)
     tl.store(d_a_ptr + offsets, d_a, mask=mask[:, None])  # combines.py:100

@@ -50,20 +50,21 @@ def matmul_bwd(
     for step in range(offset_2):
         step_2 = tl.cast(step, tl.int64)
         left = K - step * 16  # loops.py:31
+        mask = lanes < left  # loops.py:32
         a = tl.load(
             a_ptr + a_offsets + lanes[None, :] + step_2 * 16,
-            mask=lanes[None, :] < left,
+            mask=mask[None, :],
             other=0.0,
-        )  # loops.py:32
+        )
         b = tl.load(
             b_ptr + b_offsets + n[None, :] + step_2 * b_stride_k_offset,
-            mask=lanes[:, None] < left,
+            mask=mask[:, None],
             other=0.0,
         )  # loops.py:33
         acc = tl.dot(a, b, acc, input_precision="ieee")  # loops.py:34
-    mask = offsets[:, None] < M  # loops.py:40
-    mask_2 = offsets_2[None, :] < N
-    mask_3 = mask & mask_2
+    mask = offsets < M  # loops.py:40
+    mask_2 = offsets_2 < N
+    mask_3 = mask[:, None] & mask_2[None, :]
     # -- reverse sweep --
     # loops.py:42
     offsets_3 = tl.broadcast_to(offsets[:, None], (16, 16)) * d_c_stride_0
@@ -76,28 +77,33 @@ def matmul_bwd(
     d_a_part = tl.where(mask_3, d_acc, 0.0)  # loops.py:30
     for step in range(offset_2):
         left = K - step * 16  # loops.py:31
-        mask_4 = lanes[None, :] < left  # loops.py:32
+        mask_4 = lanes < left  # loops.py:32
         step_2 = tl.cast(step, tl.int64)  # loops.py:30
         step_2_offset = step_2 * 16
         a = tl.load(
-            a_ptr + a_offsets + lanes[None, :] + step_2_offset, mask=mask_4, other=0.0
+            a_ptr + a_offsets + lanes[None, :] + step_2_offset,
+            mask=mask_4[None, :],
+            other=0.0,
         )  # loops.py:32
-        mask_5 = lanes[:, None] < left  # loops.py:33
         b_offset = step_2 * b_stride_k_offset  # loops.py:30
-        # loops.py:33
-        b = tl.load(b_ptr + b_offsets + n[None, :] + b_offset, mask=mask_5, other=0.0)
-        d_b_part = tl.trans(tl.where(mask, a, 0.0))  # loops.py:34
+        b = tl.load(
+            b_ptr + b_offsets + n[None, :] + b_offset, mask=mask_4[:, None], other=0.0
+        )  # loops.py:33
+        d_b_part = tl.trans(tl.where(mask[:, None], a, 0.0))  # loops.py:34
         d_b = tl.dot(d_b_part, d_a_part, input_precision="ieee")
         # atomic: the address depends on `n`, a value of each program
         tl.atomic_add(
-            d_b_ptr + b_offsets + n[None, :] + b_offset, d_b, mask=mask_5, sem="relaxed"
+            d_b_ptr + b_offsets + n[None, :] + b_offset,
+            d_b,
+            mask=mask_4[:, None],
+            sem="relaxed",
         )  # loops.py:33
-        d_a_part_2 = tl.trans(tl.where(mask_2, b, 0.0))  # loops.py:34
+        d_a_part_2 = tl.trans(tl.where(mask_2[None, :], b, 0.0))  # loops.py:34
         d_a = tl.dot(d_a_part, d_a_part_2, input_precision="ieee")
         # atomic: the address depends on `m`, a value of each program
         tl.atomic_add(
             d_a_ptr + a_offsets + lanes[None, :] + step_2_offset,
             d_a,
-            mask=mask_4,
+            mask=mask_4[None, :],
             sem="relaxed",
         )  # loops.py:32

@@ -11,6 +11,7 @@ from kernels import (
     pointwise_cases,
     row_cases,
     shuffle_cases,
+    stored_cases,
     tutorial_cases,
     while_cases,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "pointwise_cases",
     "row_cases",
     "shuffle_cases",
+    "stored_cases",
     "tutorial_cases",
     "while_cases",
 ]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from undertow.analysis.confined import confined
 from undertow.analysis.degrees import NONE, Degrees, literal
-from undertow.analysis.stabilisers import degrees_of
+from undertow.analysis.stabilisers import degrees_of, without_turns
 from undertow.ir import OPS, Access, Block, Kernel, Op, Value, walk
 
 
@@ -129,6 +129,8 @@ def _logarithms(
         found = _log_sum(value, m, degrees)
         if found is None or not _available(block, store, m):
             continue
+        if not _one_without_turns(block, degrees, found[0]):
+            continue
         if not confined(block, m, Access.of(store).mask, outputs):
             continue
         total, factor = found
@@ -143,6 +145,21 @@ def _logarithms(
                 stand_ins[part] = ReadBack(other, other=0.0)
         return stand_ins
     return {}
+
+
+def _one_without_turns(block: Block, degrees: Degrees, total: Value) -> bool:
+    """Whether the sum is 1 where a loop does not turn, and its maximum is none."""
+    for op in block.ops:
+        if op.opcode == "for" and any(r in degrees for r in op.results):
+            others = [without_turns(op, value) for value in op.initial]
+            if all(other is None for other in others):
+                continue
+            if total.op is not op:
+                return False
+            other = others[total.index]
+            if other is None or literal(other) != 1.0:
+                return False
+    return True
 
 
 def _log_sum(value: Value, m: Value, degrees: Degrees) -> tuple[Value, float] | None:

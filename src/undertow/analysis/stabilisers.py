@@ -157,6 +157,26 @@ def _sums(op: Op, degrees: Degrees, outputs: Collection[Value]) -> bool:
     return False
 
 
+def without_turns(op: Op, value: Value) -> Value | None:
+    """y, where the initial `value` of a `for` is 0 if it turns at all, and y if not."""
+    made = _one_for_all(value).op
+    if made is None or made.opcode != "select":
+        return None
+    condition, zero, other = made.operands
+    test = _one_for_all(condition).op
+    if test is None or test.opcode != "cmp" or test.str_attr("predicate") != "slt":
+        return None
+    turns = test.operands == tuple(op.head[:2])
+    return other if turns and literal(zero) == 0.0 else None
+
+
+def _one_for_all(value: Value) -> Value:
+    """What `value` was before it was broadcast."""
+    while value.op is not None and value.op.opcode == "broadcast":
+        (value,) = value.op.operands
+    return value
+
+
 def _exponentials(degrees: Collection[Degree]) -> set[Degree]:
     """What subtracting values of these degrees in an exponent may give."""
     return {
@@ -171,8 +191,8 @@ def _starts(op: Op, degrees: Degrees) -> bool:
     """Whether initial values have the degrees of the arguments; zero has any power."""
     for arg, value in zip(op.regions[0].args[1:], op.initial, strict=True):
         degree = degrees.get(arg, FREE)
-        zero = degree.power != NONE and literal(value) == 0.0
-        if not zero and degrees.get(value, FREE) != degree:
+        zero = literal(value) == 0.0 or without_turns(op, value) is not None
+        if not (zero and degree.power != NONE) and degrees.get(value, FREE) != degree:
             return False
     return True
 

@@ -253,6 +253,9 @@ class Expressions:
         of = op.operands[0].tensor_type.dtype
         reads_unsigned = of.is_int and predicate.startswith("u")
         a, b = self.unsigned(op) if reads_unsigned else self.pair(op, of)
+        first = op.operands[0].op
+        if first is not None and first.opcode == "const":  # n > 0, not 0 < n
+            a, b, predicate = b, a, spelling.mirrored(predicate)
         return spelling.compare(predicate, of, a, b)
 
     def inverted(self, condition: Value, shape: Shape | None = None) -> Text:

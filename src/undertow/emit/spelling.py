@@ -104,6 +104,12 @@ def rounded(opcode: str, arguments: Sequence[Text]) -> Text | None:
             return None
 
 
+def mirrored(predicate: str) -> str:
+    """The same comparison with its sides exchanged."""
+    kind, order = predicate[:-2], predicate[-2:]
+    return kind + {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(order, order)
+
+
 def compare(predicate: str, of: DType, a: Text, b: Text) -> Text:
     """A comparison; one that Python cannot write is built from those it can.
 

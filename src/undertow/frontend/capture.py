@@ -106,6 +106,7 @@ def capture(
     from undertow.frontend.crosscheck import crosscheck
     from undertow.frontend.lift import lift
     from undertow.frontend.ttir import parse_module
+    from undertow.frontend.variables import name_variables
 
     jit = unwrap(fn)
     types, values = _arguments(jit, signature, constexprs)
@@ -114,7 +115,7 @@ def capture(
     crosscheck(funcs, module, jit.__name__)
     names = [name for key, type_ in types.items() for name in _flat_names(key, type_)]
     fixed = {p.name: values[p.name] for p in parameters(jit) if p.name in values}
-    return lift(funcs, names=names, constexprs=fixed)
+    return name_variables(lift(funcs, names=names, constexprs=fixed))
 
 
 def launch_options() -> frozenset[str]:

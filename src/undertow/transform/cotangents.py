@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from undertow.ir import OPS, Builder, Value
+from undertow.ir import OPS, Access, Builder, Value
 from undertow.transform.fold import constant
 from undertow.transform.masks import (
     conjunction,
@@ -59,10 +59,22 @@ def clean(b: Builder, ct: Cotangent, given: Value | None = None) -> Value:
     """
     if ct.is_clean or ct.support is None:
         return ct.value
-    parts = conjuncts(ct.support)
+    parts = [p for p in conjuncts(ct.support) if not zero_outside(ct.value, p)]
     if given is not None:
         parts = [part for part in parts if not implies(given, part)]
     return _masked(b, conjunction(b, parts), ct.value)
+
+
+def zero_outside(value: Value, mask: Value) -> bool:
+    """Whether a value was loaded with zeros where `mask` does not hold."""
+    op = value.op
+    if op is None or op.opcode not in ("cast", "load"):
+        return False
+    if op.opcode == "cast":
+        return zero_outside(op.operands[0], mask)
+    access = Access.of(op)
+    padded = access.other is not None and constant(access.other) == 0
+    return padded and access.mask is not None and implies(access.mask, mask)
 
 
 def _masked(b: Builder, mask: Value | None, value: Value) -> Value:

@@ -47,7 +47,6 @@ from undertow.transform.running_max import without_running_maxima
 from undertow.transform.sweep import Buffers, bits_refusal
 from undertow.transform.tapes import Tape, Tapes
 from undertow.transform.turns import turn_counter
-from undertow.transform.variables import name_variables
 
 __all__ = [
     "Backward",
@@ -154,7 +153,7 @@ def differentiate(
             derivative, an overwritten input is needed, or a name is no pointer to
             floats (of `unique`, to integers that are only loaded).
     """
-    forward = name_variables(induction(simplify(kernel)))
+    forward = induction(simplify(kernel))
     try:
         refuse_no_indices(forward, unique)
         task = Task.of(forward, wrt, outputs)

@@ -284,6 +284,27 @@ def _expand_dims(
     return None
 
 
+def _cmp(b: Builder, xs: Operands, attrs: Attrs, type: TensorType) -> Value | None:
+    """x[:, None] < n is (x < n)[:, None]: one mask, however it was spread."""
+    axes = {x.op.int_attr("axis") for x in xs if x.op and _opcode(x) == "expand_dims"}
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    shape = (*type.shape[:axis], *type.shape[axis + 1 :])
+    narrow: list[Value] = []
+    for x in xs:
+        number, op = constant(x), x.op
+        if op is not None and op.opcode == "expand_dims":
+            narrow.append(op.operands[0])
+        elif number is not None:
+            narrow.append(b.const(number, x.tensor_type.with_shape(shape)))
+        elif op is not None and op.opcode == "broadcast" and not op.operands[0].shape:
+            narrow.append(b.broadcast(op.operands[0], shape))
+        else:
+            return None
+    return b.expand_dims(b.pure("cmp", narrow, type.with_shape(shape), attrs), axis)
+
+
 def _transpose(
     b: Builder, xs: Operands, attrs: Attrs, type: TensorType
 ) -> Value | None:
@@ -362,6 +383,7 @@ _RULES: dict[str, Rule] = {
     "or": _or,
     "xor": _xor,
     "select": _select,
+    "cmp": _cmp,
     "cast": _cast,
     "broadcast": _broadcast,
     "flip": _flip,

@@ -27,7 +27,10 @@ def stand_in(s: State, value: Value) -> Value:
     assert stored.value is not None
     loaded.name = stored.value.name
     loaded = b.cast(loaded, type.dtype)
-    return b.pointwise("mul", loaded, b.const(found.factor, type))
+    if found.factor != 1.0:
+        loaded = b.pointwise("mul", loaded, b.const(found.factor, type))
+        loaded.name = value.name
+    return loaded
 
 
 def _bring(s: State, value: Value) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from undertow.ir import OPS, Block, Builder, Custom, Kernel, Op, Value, walk
-from undertow.transform.fold import fold
+from undertow.transform.fold import constant, fold
 
 Env = dict[Value, Value]
 """Values of one kernel to the values that stand for them in another."""
@@ -79,9 +79,25 @@ def parameters(body: Block) -> Env:
 
 
 def simplify(kernel: Kernel) -> Kernel:
-    """`kernel` with equal values merged, identities folded and dead ops removed."""
+    """`kernel` with equal values merged, identities folded and dead ops removed.
+
+    1 / sqrt(x) becomes rsqrt(x), whose derivative needs the result alone.
+    """
     b = Builder(fold)
-    rebuild(b, kernel.body.ops, {p: p for p in kernel.params})
+
+    def div(op: Op, env: Env) -> None:
+        root = op.operands[1].op
+        if (
+            constant(op.operands[0]) == 1.0
+            and root is not None
+            and root.opcode == "sqrt"
+        ):
+            env[op.result] = b.pointwise("rsqrt", env[root.operands[0]])
+            env[op.result].name = op.result.name
+        else:
+            copy(b, op, env)
+
+    rebuild(b, kernel.body.ops, {p: p for p in kernel.params}, {"div": div})
     return with_body(kernel, remove_dead(b.block))
 
 

@@ -13,8 +13,8 @@ from undertow.transform.cotangents import (
     restrict,
     sum_lanes,
     where_seen,
+    zero_outside,
 )
-from undertow.transform.fold import constant
 from undertow.transform.masks import (
     conjunction,
     conjuncts,
@@ -128,11 +128,11 @@ def _dot(s: State, op: Op, ct: Cotangent) -> None:
     if s.activity.active(x):
         other = b.transpose(_defined(b, s.env[y], cols, -2), swap)
         zero = b.const(0.0, s.cotangent_type(x))
-        s.add(x, Cotangent(b.dot(g, other, zero, precision)))
+        s.add(x, Cotangent(b.dot(g, other, zero, precision), _spread(b, rows, x, -1)))
     if s.activity.active(y):
         other = b.transpose(_defined(b, s.env[x], rows, -1), swap)
         zero = b.const(0.0, s.cotangent_type(y))
-        s.add(y, Cotangent(b.dot(other, g, zero, precision)))
+        s.add(y, Cotangent(b.dot(other, g, zero, precision), _spread(b, cols, y, -2)))
 
 
 def _live(b: Builder, ct: Cotangent, axis: int) -> Value | None:
@@ -143,26 +143,19 @@ def _live(b: Builder, ct: Cotangent, axis: int) -> Value | None:
     return conjunction(b, [s for s in slices if s is not None])
 
 
+def _spread(b: Builder, live: Value | None, like: Value, axis: int) -> Value | None:
+    """`live`, which lacks `axis`, as a mask of the lanes of `like`."""
+    if live is None:
+        return None
+    return b.broadcast(b.expand_dims(live, axis + len(like.shape)), like.shape)
+
+
 def _defined(b: Builder, value: Value, live: Value | None, axis: int) -> Value:
     """`value` with zeros where `live`, which lacks `axis`, does not hold."""
-    if live is None:
-        return value
-    mask = b.broadcast(b.expand_dims(live, axis + len(value.shape)), value.shape)
-    if _zero_outside(value, mask):
+    mask = _spread(b, live, value, axis)
+    if mask is None or zero_outside(value, mask):
         return value
     return b.pointwise("select", mask, value, b.const(0.0, value.tensor_type))
-
-
-def _zero_outside(value: Value, mask: Value) -> bool:
-    """Whether a value was loaded with zeros where `mask` does not hold."""
-    op = value.op
-    if op is None or op.opcode not in ("cast", "load"):
-        return False
-    if op.opcode == "cast":
-        return _zero_outside(op.operands[0], mask)
-    access = Access.of(op)
-    padded = access.other is not None and constant(access.other) == 0
-    return padded and access.mask is not None and implies(access.mask, mask)
 
 
 SPECIAL: dict[str, Callable[[State, Op, Cotangent], None]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from undertow.ir import Kernel, Op, Value, walk
+from undertow.ir import I1, Kernel, Op, Value, walk
 
 
 def name_variables(kernel: Kernel) -> Kernel:
@@ -31,6 +31,8 @@ def name_variables(kernel: Kernel) -> Kernel:
 
 
 def _same_statement(op: Op, result: Value, user: Op) -> bool:
+    if user.opcode == "cast" and result.tensor_type.dtype == I1:
+        return False  # Triton widens what it loads of booleans
     same_line = (user.loc.file, user.loc.line) == (op.loc.file, op.loc.line)
     address = user.opcode == "load" and not result.is_float  # on a line of its own
     return (same_line or address) and any(r.name == result.name for r in user.results)
