@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from acceptance.launches import Oracle
+from derived import check
 from kernels.cases import CASES
-from undertow.ir import walk
+from undertow import frontend
+from undertow.ir import Op, walk
 from undertow.transform.differentiate import Backward, differentiate
 
 READ = {
@@ -34,7 +40,7 @@ def primal_loops(found: Backward) -> int:
     return count
 
 
-def walk_op(op):  # type: ignore[no-untyped-def]
+def walk_op(op: Op) -> Iterator[Op]:
     yield op
     for region in op.regions:
         yield from walk(region)
@@ -52,3 +58,89 @@ def test_outputs_that_may_not_be_read_are_computed_again(name: str) -> None:
     forward = backward(name).forward
     found = differentiate(forward, readable=())
     assert found.read_back == ()
+
+
+def test_rows_beyond_the_edge_that_reach_an_output() -> None:
+    found = backward("norm_and_total-padded")
+    assert found.read_back == ()
+    assert primal_loops(found) == 1
+
+
+@pytest.mark.parametrize("name", ["attention-causal", "cross_entropy_with_lse-padded"])
+def test_a_logarithm_that_was_rounded(name: str) -> None:
+    found = backward(name, torch.bfloat16)
+    assert found.read_back == ()
+    assert primal_loops(found) > 0
+
+
+def test_an_output_in_half_precision_stands_for_the_sum() -> None:
+    case = CASES["attention_base_2-odd"]()
+    types = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "o_ptr"), "*bf16")
+    types |= {"lse_ptr": "*fp32", "scale": "fp32"}
+    types |= dict.fromkeys(("T", "D", "GROUP"), "i32")
+    kernel = frontend.capture(case.kernel, types, case.constexprs)
+    found = differentiate(kernel)
+    assert found.read_back == ("o_ptr", "lse_ptr")
+    assert primal_loops(found) == 0
+
+
+# -- kernels whose outputs are not what they seem --
+
+
+@triton.jit
+def flipped(x_ptr, y_ptr, norm_ptr, n, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """Stores a row's norm in its own place, and uses it in the opposite one."""
+    rows = tl.arange(0, ROWS)
+    squares = tl.zeros((ROWS,), tl.float32)
+    for col in range(COLS):
+        x = tl.load(x_ptr + rows * COLS + col, mask=rows < n, other=1.0)
+        squares += x * x
+    tl.store(norm_ptr + rows, squares, mask=rows < n)
+    tl.store(y_ptr + rows, tl.flip(squares, 0) * squares, mask=rows < n)
+
+
+@triton.jit
+def stored_twice(x_ptr, y_ptr, norm_ptr, n, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """The second store leaves another number in some rows."""
+    rows = tl.arange(0, ROWS)
+    squares = tl.zeros((ROWS,), tl.float32)
+    for col in range(COLS):
+        x = tl.load(x_ptr + rows * COLS + col, mask=rows < n, other=1.0)
+        squares += x * x
+    tl.store(norm_ptr + rows, squares, mask=rows < n)
+    tl.store(y_ptr + rows, squares * squares, mask=rows < n)
+    tl.store(norm_ptr + rows, 2 * squares, mask=rows < n - 1)
+
+
+@triton.jit
+def shared(x_ptr, y_ptr, norm_ptr, n, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """Both programs write the norms, each its own."""
+    rows = tl.arange(0, ROWS)
+    squares = tl.zeros((ROWS,), tl.float32)
+    for col in range(COLS):
+        x = tl.load(x_ptr + rows * COLS + col, mask=rows < n, other=1.0)
+        squares += x * x
+    squares *= 1.0 + tl.program_id(0)
+    tl.store(norm_ptr + rows, squares, mask=rows < n)
+    tl.store(y_ptr + tl.program_id(0) * n + rows, squares * squares, mask=rows < n)
+
+
+@pytest.mark.parametrize(
+    ("fn", "grid", "outputs"),
+    [
+        (flipped, (1,), None),
+        (stored_twice, (1,), None),
+        (shared, (2,), ["y_ptr"]),
+    ],
+)
+def test_what_is_not_there_is_not_read(fn, grid, outputs) -> None:  # type: ignore[no-untyped-def]
+    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "norm_ptr": "*fp32", "n": "i32"}
+    kernel = frontend.capture(fn, signature, {"ROWS": 4, "COLS": 3})
+    assert differentiate(kernel, outputs=outputs).read_back == ()
+    args: dict[str, object] = {
+        "x_ptr": torch.randn(3, 3, dtype=torch.float64),
+        "y_ptr": torch.zeros(grid[0] * 3, dtype=torch.float64),
+        "norm_ptr": torch.zeros(3, dtype=torch.float64),
+        "n": 3,
+    }
+    check(kernel, args, grid, outputs=outputs)
