@@ -152,6 +152,7 @@ def rows_in_turn(x_ptr, y_ptr, norm_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
         for start in range(0, n_cols, BLOCK):
             cols = start + tl.arange(0, BLOCK)
             x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+            x = x.to(tl.float32)
             squares += tl.sum(x * x, axis=0)
         norm = tl.sqrt(squares + 1.0)
         tl.store(norm_ptr + row, norm)
