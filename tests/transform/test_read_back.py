@@ -125,6 +125,43 @@ def shared(x_ptr, y_ptr, norm_ptr, n, ROWS: tl.constexpr, COLS: tl.constexpr):
     tl.store(y_ptr + tl.program_id(0) * n + rows, squares * squares, mask=rows < n)
 
 
+@triton.jit
+def unnormalised(
+    x_ptr, y_ptr, sum_ptr, lse_ptr, z_ptr, n, ROWS: tl.constexpr, COLS: tl.constexpr
+):
+    """Stores a sum of exponentials too, which goes with the true maximum alone."""
+    rows = tl.arange(0, ROWS)
+    top = tl.full((ROWS,), -float("inf"), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    acc = tl.zeros((ROWS,), tl.float32)
+    for col in range(COLS):
+        x = tl.load(x_ptr + rows * COLS + col, mask=rows < n, other=1.0)
+        new = tl.maximum(top, x)
+        scale = tl.exp(top - new)
+        p = tl.exp(x - new)
+        total = total * scale + p
+        acc = acc * scale + p * x
+        top = new
+    y = acc / total
+    tl.store(y_ptr + rows, y, mask=rows < n)
+    tl.store(sum_ptr + rows, acc, mask=rows < n)
+    tl.store(lse_ptr + rows, top + tl.log(total), mask=rows < n)
+    tl.store(z_ptr + rows, y * y * y, mask=rows < n)
+
+
+def test_a_sum_that_goes_with_another_maximum() -> None:
+    names = ("x_ptr", "y_ptr", "sum_ptr", "lse_ptr", "z_ptr")
+    signature = dict.fromkeys(names, "*fp32") | {"n": "i32"}
+    for half, read in (("*fp32", ("y_ptr", "lse_ptr")), ("*bf16", ("lse_ptr",))):
+        types = signature | {"y_ptr": half}
+        kernel = frontend.capture(unnormalised, types, {"ROWS": 4, "COLS": 3})
+        found = differentiate(kernel, outputs=["y_ptr", "lse_ptr", "z_ptr"])
+        assert found.read_back == read
+        args: dict[str, object] = {n: torch.zeros(3).double() for n in names}
+        args |= {"x_ptr": torch.randn(3, 3).double(), "n": 3}
+        check(kernel, args, (1,), outputs=["y_ptr", "lse_ptr", "z_ptr"])
+
+
 @pytest.mark.parametrize(
     ("fn", "grid", "outputs"),
     [

@@ -14,11 +14,12 @@ if they reach no output: `confined`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from undertow.analysis.confined import confined
-from undertow.analysis.degrees import NONE, Degrees, literal
+from undertow.analysis.degrees import FREE, NONE, Degrees, literal
 from undertow.analysis.stabilisers import degrees_of, without_turns
 from undertow.ir import OPS, Access, Block, Kernel, Op, Value, walk
 
@@ -53,98 +54,124 @@ def read_backs(
         outputs: pointers whose derivatives are wanted.
         cancelled: maxima that cancel in all of `outputs`.
     """
+    finder = _Finder(kernel, readable, outputs)
     found: dict[Value, ReadBack | float] = {}
-    for block in _blocks(kernel.body):
-        stores = _stores(kernel, block, readable)
-        if not stores:
-            continue
-        for value, store in stores.items():
-            if confined(block, value, Access.of(store).mask, outputs):
-                found[value] = ReadBack(store)
+    for block in (kernel.body, *(r for op in walk(kernel.body) for r in op.regions)):
+        if any(op.is_loop for op in block.ops):
+            found |= finder.of(block, cancelled)
+    return found
+
+
+class _Finder:
+    def __init__(
+        self, kernel: Kernel, readable: Collection[Value], outputs: Collection[Value]
+    ) -> None:
+        writes = [
+            op for op in walk(kernel.body) if op.opcode in ("store", "atomic_add")
+        ]
+        times = Counter(op.operands[0] for op in writes)
+        self.readable = {p for p in readable if times[p] == 1}
+        self.users = Counter(v for op in walk(kernel.body) for v in op.operands)
+        self.outputs = outputs
+
+    def of(
+        self, block: Block, cancelled: Iterable[Value]
+    ) -> dict[Value, ReadBack | float]:
+        """What may stand for values of one block."""
+        position = {r: k for k, op in enumerate(block.ops) for r in op.results}
+        stores = self.stores(block)
+        found: dict[Value, ReadBack | float] = {
+            value: ReadBack(store)
+            for value, store in stores.items()
+            if self.fits(block, store, value, position)
+        }
         for m in cancelled:
-            if m.op in block.ops:
-                found |= _logarithms(block, m, stores, outputs)
-    return found
+            degrees = degrees_of(m, block, self.outputs) if m in position else None
+            if degrees is None:
+                continue
+            others = self.logarithms(block, m, degrees, stores, position)
+            if others:  # which go with another maximum than what was stored
+                moved = [v for v in found if not degrees.get(v, FREE).free]
+                found = {v: x for v, x in found.items() if v not in moved} | others
+        return found
 
+    def stores(self, block: Block) -> dict[Value, Op]:
+        """Values that took a loop, and what stores them."""
+        looped: set[Value] = set()
+        found: dict[Value, Op] = {}
+        for op in block.ops:
+            if op.opcode == "store" and op.operands[0] in self.readable:
+                value = Access.of(op).value
+                if value is not None and value in looped:
+                    found.setdefault(value, op)
+            elif op.is_loop or any(v in looped for v in op.operands):
+                looped.update(op.results)
+        return found
 
-def _blocks(block: Block) -> Iterator[Block]:
-    yield block
-    for op in walk(block):
-        yield from op.regions
+    def fits(
+        self, block: Block, store: Op, value: Value, position: Mapping[Value, int]
+    ) -> bool:
+        """Whether what `store` left can be read where `value` is, and its other lanes
+        do not matter."""
+        access = Access.of(store)
 
+        def early(v: Value) -> bool:
+            if position.get(v, -1) <= position[value]:
+                return True
+            op = v.op
+            assert op is not None
+            return OPS[op.opcode].pure and all(early(x) for x in op.operands)
 
-def _stores(
-    kernel: Kernel, block: Block, readable: Collection[Value]
-) -> dict[Value, Op]:
-    """Values of `block` that took a loop, and where the only store to a pointer is."""
-    if not any(op.is_loop for op in block.ops):
+        places = [v for v in store.operands if v is not access.value]
+        return all(early(v) for v in places) and confined(
+            block, value, access.mask, self.outputs
+        )
+
+    def logarithms(
+        self,
+        block: Block,
+        m: Value,
+        degrees: Degrees,
+        stores: Mapping[Value, Op],
+        position: Mapping[Value, int],
+    ) -> dict[Value, ReadBack | float]:
+        """What a stored logarithm of a sum of exponentials makes of `m` and the sum."""
+        for value, store in stores.items():
+            found = _log_sum(value, m, degrees)
+            if found is None or not _one_without_turns(block, degrees, found[0]):
+                continue
+            if not self.fits(block, store, m, position):
+                continue
+            total, factor = found
+            empty = math.copysign(math.inf, factor)  # of it, every exponential is 0
+            stand_ins: dict[Value, ReadBack | float] = {total: 1.0}
+            stand_ins[m] = ReadBack(store, factor, empty)
+            for quotient, other in stores.items():
+                part = self.divided(quotient, total)
+                if part is not None and self.fits(block, other, part, position):
+                    stand_ins[part] = ReadBack(other, other=0.0)
+            return stand_ins
         return {}
-    looped: set[Value] = set()
-    for op in block.ops:
-        if op.is_loop or any(v in looped for v in op.operands):
-            looped.update(op.results)
-    found: dict[Value, Op] = {}
-    for op in block.ops:
-        value = Access.of(op).value if op.opcode == "store" else None
-        if value is None or value not in looped or op.operands[0] not in readable:
-            continue
-        alone = sum(other.operands[:1] == op.operands[:1] for other in _writes(kernel))
-        if alone == 1 and _available(block, op, value):
-            found.setdefault(value, op)
-    return found
 
+    def divided(self, value: Value, total: Value) -> Value | None:
+        """What was divided by `total`, row by row, to give `value`, if that is so.
 
-def _writes(kernel: Kernel) -> Iterator[Op]:
-    return (op for op in walk(kernel.body) if op.opcode in ("store", "atomic_add"))
-
-
-def _available(block: Block, store: Op, value: Value) -> bool:
-    """Whether the address of `store` can be computed where `value` is."""
-    position = {r: k for k, op in enumerate(block.ops) for r in op.results}
-
-    def early(v: Value) -> bool:
-        if position.get(v, -1) <= position[value]:
-            return True
-        op = v.op
-        assert op is not None
-        return OPS[op.opcode].pure and all(early(operand) for operand in op.operands)
-
-    stored = Access.of(store).value
-    return all(early(v) for v in store.operands if v is not stored)
+        Where `value` was rounded, nothing else may be made of what it was before.
+        """
+        chain = [value]
+        while (op := chain[-1].op) is not None and op.opcode == "cast":
+            chain.append(op.operands[0])
+        part = None if op is None else _numerator(op, total)
+        if part is None or part.op is None:
+            return None
+        if len(chain) > 1 and any(self.users[v] != 1 for v in (*chain, part)):
+            return None
+        return part
 
 
 # -- sums of exponentials ------------------------------------------------------------
 
 _LN = {"e": 1.0, "2": math.log(2.0)}
-
-
-def _logarithms(
-    block: Block, m: Value, stores: Mapping[Value, Op], outputs: Collection[Value]
-) -> dict[Value, ReadBack | float]:
-    """What a stored logarithm of a sum of exponentials makes of `m` and of the sum."""
-    degrees = degrees_of(m, block, outputs)
-    if degrees is None:
-        return {}
-    for value, store in stores.items():
-        found = _log_sum(value, m, degrees)
-        if found is None or not _available(block, store, m):
-            continue
-        if not _one_without_turns(block, degrees, found[0]):
-            continue
-        if not confined(block, m, Access.of(store).mask, outputs):
-            continue
-        total, factor = found
-        empty = math.copysign(math.inf, factor)  # of it, every exponential is 0
-        stand_ins: dict[Value, ReadBack | float] = {total: 1.0}
-        stand_ins[m] = ReadBack(store, factor, empty)
-        for quotient, other in stores.items():
-            part = _divided(quotient, total)
-            if part is None or not _available(block, other, part):
-                continue
-            if confined(block, part, Access.of(other).mask, outputs):
-                stand_ins[part] = ReadBack(other, other=0.0)
-        return stand_ins
-    return {}
 
 
 def _one_without_turns(block: Block, degrees: Degrees, total: Value) -> bool:
@@ -199,13 +226,8 @@ def _linear(value: Value) -> dict[Value, float]:
     return {value: 1.0}
 
 
-def _divided(value: Value, total: Value) -> Value | None:
-    """What was divided by `total`, row by row, to give `value`, if that is so."""
-    op = value.op
-    while op is not None and op.opcode == "cast" and op.operands[0].is_float:
-        op = op.operands[0].op
-    if op is None:
-        return None
+def _numerator(op: Op, total: Value) -> Value | None:
+    """What `op` divides by `total`."""
     if op.opcode in ("div", "div_rn") and _still(op.operands[1]) is total:
         return op.operands[0]
     if op.opcode == "mul":
