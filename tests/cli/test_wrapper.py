@@ -253,3 +253,78 @@ def test_what_keeps_stores_apart_is_tested(undertow, tmp_path: Path) -> None:
         meets,
         meets,
     ]
+
+
+RECURRENCES = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def states(x_ptr, y_ptr, T, n, BLOCK: tl.constexpr = 16):
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    state = tl.zeros((BLOCK,), tl.float32)
+    for t in range(T):
+        x = tl.load(x_ptr + t * n + cols, mask=cols < n)
+        state = tl.sin(state + x)
+        tl.store(y_ptr + t * n + cols, state, mask=cols < n)
+
+
+@triton.jit
+def ragged(x_ptr, y_ptr, T, BLOCK: tl.constexpr = 16):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    state = tl.load(x_ptr + at)
+    for _ in range(tl.program_id(0), T):
+        state = tl.sin(state)
+    tl.store(y_ptr + at, state)
+"""
+
+STATES = """
+import torch
+import states_bwd
+
+for T in (0, 1, 3):
+    x = torch.randn(T, 20, requires_grad=True)
+    state, rows = torch.zeros(20), []
+    for row in x:
+        state = torch.sin(state + row)
+        rows.append(state)
+    want = torch.stack(rows) if rows else x * 0
+    y = states_bwd.States.apply((2,), x, torch.empty(T, 20), T, 20)
+    for g in (
+        torch.randn(T, 20),
+        torch.complex(torch.randn(T, 20), torch.randn(T, 20)).conj().imag,
+        torch._efficientzerotensor((T, 20)),
+    ):
+        got = torch.autograd.grad(y, x, g, retain_graph=True)
+        expected = torch.autograd.grad(want, x, g.clone(), retain_graph=True)
+        torch.testing.assert_close(got, expected)
+negated = torch.complex(x, x).conj().imag
+try:
+    states_bwd.States.apply((2,), negated, torch.empty(T, 20), T, 20)
+except AssertionError:
+    print("right")
+"""
+
+
+def test_a_tape_is_made_for_each_backward(undertow, tmp_path: Path) -> None:
+    """And cotangents that are lazy are written out."""
+    (tmp_path / "rec.py").write_text(RECURRENCES)
+    out = tmp_path / "states_bwd.py"
+    result = undertow(
+        "derive", f"{tmp_path}/rec.py::states", "--wrapper", "--out", str(out)
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "        t_turns = max(1, T)\n" in out.read_text()
+    assert run(STATES, tmp_path, interpret=True) == "right\n"
+
+
+def test_a_tape_of_several_lengths_is_refused(undertow, tmp_path: Path) -> None:
+    (tmp_path / "rec.py").write_text(RECURRENCES)
+    result = undertow("derive", f"{tmp_path}/rec.py::ragged", "--wrapper")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: `ragged` needs a tape of `state`, whose length is not the same in each "
+        "program and turn: not with --wrapper\n"
+        "hint: wrap the kernel by undertow.differentiable instead\n"
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from undertow.analysis.exclusive import Exclusive, Shared
+from undertow.analysis.launch import uniform
 from undertow.analysis.polynomials import Polynomial, Symbol
 from undertow.cli.derive import Derived
 from undertow.cli.forward import forward_source
@@ -31,8 +32,9 @@ _TORCH = {
 
 _HELPERS = '''
 def _in_layout(tensor, shape, strides):
-    """`tensor`, or a copy of it, with the given strides."""
-    if tensor.stride() == strides:
+    """`tensor`, or a copy, with the given strides and what it is worth in memory."""
+    lazy = tensor.is_neg() or tensor._is_zerotensor()
+    if tensor.stride() == strides and not lazy:
         return tensor
     return _strided(shape, strides, tensor.dtype, tensor.device).copy_(tensor)
 
@@ -103,6 +105,13 @@ def _require_simple(backward: Backward) -> None:
             f"`{name}` has a loop whose turns are counted first: not with --wrapper",
             hint="wrap the kernel by undertow.differentiable instead",
         )
+    for tape in backward.tapes:
+        if not uniform(tape.trips):
+            raise CommandError(
+                f"`{name}` needs a tape of `{tape.of}`, whose length is not the same "
+                "in each program and turn: not with --wrapper",
+                hint="wrap the kernel by undertow.differentiable instead",
+            )
     for store in backward.stores:
         if isinstance(store.finding, Shared):
             promise = ""
@@ -176,6 +185,8 @@ class _Function:
         for pointer in self.forward.pointers:
             dtype = f"torch.{_TORCH[_element(pointer)]}"
             yield f"{indent}assert {pointer.name}.dtype == {dtype}"
+        for gradient in self.backward.gradients:
+            yield f"{indent}assert not {gradient.of}.is_neg()"
         yield f"{indent}grid = (*grid, 1, 1)[:3]"
         name = self.forward.name
         call = f"{name}[grid]({', '.join(self._arguments())})"
@@ -234,9 +245,23 @@ class _Function:
         for gradient in self.backward.gradients:
             dtype = f"torch.{_TORCH[gradient.dtype.name]}"
             yield f"{indent}{gradient.name} = _zeros({gradient.of}, {dtype})"
+        yield from self._tapes(indent)
         call = f"{self.derivation.name}[grid]({', '.join(self._backward_arguments())})"
         yield from wrap(indent, "", call, "")
         yield from wrap(indent, "return ", f"({', '.join(self._results())})", "")
+
+    def _tapes(self, indent: str) -> Iterator[str]:
+        """Numbers of turns, and memory for what the turns start from."""
+        turns = {tape.turns.name: tape.trips for tape in self.backward.tapes}
+        for name, trips in turns.items():
+            yield from wrap(indent, f"{name} = ", f"max(1, {host(trips)})", "")
+        programs = " * ".join(_extent(axis) for axis in range(3))
+        device = f"{self.backward.cotangents[0].name}.device"
+        for tape in self.backward.tapes:
+            numel = f"{programs} * {tape.turns.name} * {tape.size}"
+            dtype = f"torch.{_TORCH[_element(tape.pointer)]}"
+            empty = f"torch.empty({numel}, dtype={dtype}, device={device})"
+            yield from wrap(indent, f"{tape.pointer.name} = ", empty, "")
 
     def _backward_arguments(self) -> Iterator[str]:
         values: dict[str, str] = {}
