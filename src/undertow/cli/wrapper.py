@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 from undertow.analysis.exclusive import Exclusive, Shared
 from undertow.analysis.launch import uniform
-from undertow.analysis.polynomials import Polynomial, Symbol
 from undertow.cli.derive import Derived
 from undertow.cli.forward import forward_source
 from undertow.cli.messages import CommandError
+from undertow.cli.numbers import extent, host, polynomial_text
 from undertow.cli.target import innermost
 from undertow.emit.layout import wrap
 from undertow.emit.source import split
@@ -255,7 +255,7 @@ class _Function:
         turns = {tape.turns.name: tape.trips for tape in self.backward.tapes}
         for name, trips in turns.items():
             yield from wrap(indent, f"{name} = ", f"max(1, {host(trips)})", "")
-        programs = " * ".join(_extent(axis) for axis in range(3))
+        programs = " * ".join(extent(axis) for axis in range(3))
         device = f"{self.backward.cotangents[0].name}.device"
         for tape in self.backward.tapes:
             numel = f"{programs} * {tape.turns.name} * {tape.size}"
@@ -304,8 +304,8 @@ class _Function:
             unread.update(finding.unread)
             for condition in finding.conditions:
                 large, small = (
-                    _polynomial(condition.large),
-                    _polynomial(condition.small),
+                    polynomial_text(condition.large),
+                    polynomial_text(condition.small),
                 )
                 if large + small not in seen:
                     seen.add(large + small)
@@ -366,67 +366,13 @@ def _meeting(store: OutputStores) -> Iterator[str]:
     if not (reading.conditions or reading.divisions):
         return
     for division in reading.divisions:
-        yield from (f"{_polynomial(p)} < 0" for p in division.floor if p.number is None)
+        yield from (
+            f"{polynomial_text(p)} < 0" for p in division.floor if p.number is None
+        )
         if division.by.number is None:
-            yield f"{_polynomial(division.by)} < 1"
+            yield f"{polynomial_text(division.by)} < 1"
     parts = (*reading.divisions, *reading.promises)
     for digits in (reading.digits, *(part.digits for part in parts)):
-        pairs = [f"({_polynomial(d.coefficient)}, {_polynomial(d.extent)})"
+        pairs = [f"({polynomial_text(d.coefficient)}, {polynomial_text(d.extent)})"
                  for d in digits]  # fmt: skip
         yield f"not _apart({', '.join(pairs)})"
-
-
-# -- numbers known at launch, as Python --
-
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "sdiv": "//", "srem": "%"}
-_CALLS = {"smax": "max", "smin": "min"}
-
-
-def host(value: Value) -> str:
-    """A scalar known at launch as a Python expression of the launch's arguments."""
-    op = value.op
-    if op is None:
-        return value.name
-    if op.opcode == "const":
-        return str(op.attrs["value"])
-    if op.opcode == "num_programs":
-        return _extent(op.int_attr("axis"))
-    if op.opcode == "cast":
-        return host(op.operands[0])
-    parts = [host(v) for v in op.operands]
-    if op.opcode in _INFIX:
-        return f"({f' {_INFIX[op.opcode]} '.join(parts)})"
-    if op.opcode in _CALLS:
-        return f"{_CALLS[op.opcode]}({', '.join(parts)})"
-    raise CommandError(
-        f"--wrapper cannot compute `{value.name or op.opcode}` at launch",
-        hint="wrap the kernel by undertow.differentiable instead",
-    )
-
-
-def _extent(axis: int) -> str:
-    return f"grid[{axis}]"
-
-
-def _polynomial(polynomial: Polynomial) -> str:
-    terms: list[str] = []
-    for monomial, coefficient in polynomial.terms.items():
-        factors = [_symbol(s) for s in monomial]
-        if coefficient != 1 or not factors:
-            factors.insert(0, str(coefficient))
-        terms.append(" * ".join(factors))
-    return " + ".join(terms).replace("+ -", "- ") or "0"
-
-
-def _symbol(symbol: Symbol) -> str:
-    if symbol.value is not None:
-        return host(symbol.value)
-    if symbol.kind == "grid":
-        return _extent(symbol.axis)
-    if symbol.of is not None and symbol.by is not None:
-        sign = "//" if symbol.kind == "quotient" else "%"
-        return f"(({_polynomial(symbol.of)}) {sign} ({_polynomial(symbol.by)}))"
-    raise CommandError(
-        f"--wrapper cannot compute `{symbol}` at launch",
-        hint="wrap the kernel by undertow.differentiable instead",
-    )
