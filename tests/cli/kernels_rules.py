@@ -119,6 +119,20 @@ def detached(x_ptr, h_ptr, y_ptr, n, steps, BLOCK: tl.constexpr = 64):
     tl.store(y_ptr + offs, h, mask=offs < n)
 
 
+@undertow.differentiable(stop_gradient=("gate",))
+@triton.jit
+def gated(x_ptr, w_ptr, y_ptr, n, BLOCK: tl.constexpr = 64):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    w = tl.load(w_ptr + offs, mask=offs < n)
+    gate = tl.sigmoid(x)
+    tl.store(y_ptr + offs, gate * x * softplus(w), mask=offs < n)
+
+
+def gated_example():
+    return (2,), (torch.randn(70), torch.randn(70), torch.empty(70), 70), {}
+
+
 def detached_example():
     n = 70
     return (2,), (torch.randn(n), torch.randn(n), torch.empty(n), n, 3), {}

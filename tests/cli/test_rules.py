@@ -55,6 +55,32 @@ def test_stopped_values_stand_still_while_others_are_moved(undertow) -> None:
     assert found["finite differences"] == "✓ x_ptr, h_ptr along random directions"
 
 
+def test_names_that_are_promised_to_have_no_derivative(undertow) -> None:
+    plain = undertow("derive", f"{FILE}::gated").stdout
+    (d_x,) = (line for line in plain.splitlines() if "d_x = " in line)
+    assert d_x.endswith("* gate")
+    assert "d_w = " in plain
+    words = ("--stop-gradient", "x", "--zero", "softplus")
+    fixed = undertow("derive", f"{FILE}::gated", *words)
+    assert fixed.exit_code == 1
+    assert "no gradient reaches an input of `gated`" in fixed.stderr
+    fixed = undertow("derive", f"{FILE}::gated", "--zero", "w_ptr")
+    assert "Zero, as no output depends on it: w_ptr." in fixed.stdout
+    wrong = undertow("derive", f"{FILE}::gated", "--zero", "softmax")
+    assert wrong.exit_code == 1
+    assert "`softmax` in `zero` is nothing that `gated` uses" in wrong.stderr
+
+
+def test_promised_values_stand_still(undertow) -> None:
+    for words in ((), ("--zero", "w_ptr"), ("--stop-gradient", "w")):
+        result = undertow("check", f"{FILE}::gated", *words)
+        assert result.exit_code == 0, result.stdout
+        found = lines(result.stdout)
+        assert found["finite differences"] == (
+            "✓ x_ptr, w_ptr along random directions, without softplus_vjp"
+        )
+
+
 def test_explain_names_rules(undertow) -> None:
     text = undertow("explain", f"{FILE}::smooth").stdout
     assert "rules        of the user's: softplus_vjp\n" in text

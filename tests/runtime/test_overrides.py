@@ -17,7 +17,7 @@ from triton.language.extra import libdevice
 
 import undertow
 from undertow import UnsupportedError, derive
-from undertow.frontend import overrides
+from undertow.frontend import Promises, overrides
 from undertow.runtime import store
 from undertow.runtime.derivation import capture
 
@@ -151,6 +151,50 @@ def test_helpers_run_in_the_interpreter(tmp_path: Path) -> None:
     assert done.stdout == "[0.0, 2.0, 6.0]\n"
 
 
+@triton.jit
+def promised(x_ptr, w_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    w = tl.load(w_ptr + offs, mask=offs < n)
+    gate = tl.sigmoid(x)
+    tl.store(y_ptr + offs, gate * x * _helper(w), mask=offs < n)
+
+
+@pytest.mark.parametrize(
+    "promises",
+    [
+        {},
+        {"stop_gradient": ["gate"]},
+        {"zero": ["w_ptr"]},
+        {"zero": ["_helper"]},
+        {"zero": ["tl.sigmoid", "_helper"]},
+        {"stop_gradient": ["x", "w"]},
+    ],
+)
+def test_promises(promises: dict[str, list[str]], device: str) -> None:
+    x, w = leaf(N, device=device), leaf(N, device=device)
+    names = {name for given in promises.values() for name in given}
+    given_x = x.detach() if "x" in names else x
+    fixed_w = names & {"w", "w_ptr", "_helper"}
+    given_w = w.detach() if fixed_w else w
+    gate = given_x.sigmoid()
+    gate = gate.detach() if names & {"gate", "tl.sigmoid"} else gate
+    expected = gate * given_x * given_w
+    ct = torch.randn(N, device=device)
+    y = torch.zeros_like(x)
+    kernel = undertow.differentiable(promised, **promises)
+    assert undertow.differentiable(kernel, **promises) is kernel
+    kernel[(triton.cdiv(N, 32),)](x, w, y, N, BLOCK=32)
+    close(y.detach(), expected.detach())
+    wanted: tuple[Tensor | None, ...] = (None, None)
+    if expected.requires_grad:
+        wanted = torch.autograd.grad(expected, (x, w), ct, allow_unused=True)
+    assert y.requires_grad == expected.requires_grad
+    for tensor, want in zip((x, w), wanted, strict=True) if y.requires_grad else ():
+        (got,) = torch.autograd.grad(y, tensor, ct, retain_graph=True)
+        close(got, torch.zeros_like(tensor) if want is None else want)
+
+
 # -- the caches --
 
 
@@ -174,6 +218,19 @@ def calls(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs, mask=offs < n)
     tl.store(y_ptr + offs, _helper(x), mask=offs < n)
+
+
+def test_promises_are_part_of_what_is_kept() -> None:
+    keys = {
+        store.key_of(promised, XY, {"BLOCK": 32}, given)
+        for given in (
+            Promises(),
+            Promises(zero=("x",)),
+            Promises(stop_gradient=("x",)),
+            Promises(zero=("x", "y")),
+        )
+    }
+    assert len(keys) == 4
 
 
 def test_rules_are_part_of_what_is_kept(

@@ -227,7 +227,7 @@ def test_promises_add_up() -> None:
     once = differentiable(rows, unique=("index_ptr",))
     assert differentiable(once) is once
     assert differentiable(once, unique=("index_ptr",)) is once
-    assert differentiable(rows).unique == ()
+    assert differentiable(rows).promises.unique == ()
     assert derived(once.fn).backward.promised == ("index_ptr",)
     signature = {"x_ptr": "*fp32", "index_ptr": "*i32", "y_ptr": "*fp32"}
     signature |= {"stride": "i32", "dim": "i32"}

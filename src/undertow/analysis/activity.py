@@ -80,7 +80,7 @@ class _Forward:
             varied = op.operands[0] in self.inputs or _any(op, self.varied)
             if op.result.is_float and varied:
                 self.varied.add(op.result)
-        else:
+        elif op.opcode != "stop":
             self._pure(op)
 
     def _pure(self, op: Op) -> None:

@@ -15,10 +15,11 @@ from undertow import frontend
 from undertow.check.arguments import bind, types
 from undertow.check.example import Example
 from undertow.errors import CheckError, UndertowError
+from undertow.frontend import NO_PROMISES, Promises
 from undertow.ir import Kernel, parse, print_kernel
 from undertow.runtime.arguments import grid_extents
 from undertow.runtime.derivation import capture
-from undertow.runtime.differentiable import Differentiable, differentiable
+from undertow.runtime.differentiable import Differentiable
 from undertow.runtime.specialisation import Specialisation
 from undertow.transform.differentiate import Roles, roles
 from undertow.transform.roles import refuse_no_indices
@@ -29,9 +30,10 @@ _FLOAT_TYPE = re.compile(r"(?<![%\w\"])(f16|bf16|f32|f8e4m3|f8e5m2)\b")
 class Exact(Differentiable):
     """The kernel with every float a float64."""
 
-    def __init__(self, fn: Any, forward: Kernel, unique: Collection[str]) -> None:
-        super().__init__(fn, unique)
-        self._exact = Specialisation(in_float64(forward), self._binder.names, unique)
+    def __init__(self, fn: Any, forward: Kernel, promises: Promises) -> None:
+        super().__init__(fn, promises)
+        wide, names = in_float64(forward), self._binder.names
+        self._exact = Specialisation(wide, names, promises.unique)
 
     def _specialise(self, *_: object) -> Specialisation:
         return self._exact
@@ -56,7 +58,7 @@ class Subject:
         inputs: float tensors that are loaded, and get a gradient.
         outputs: float tensors that are stored to, and get a cotangent.
         roles: what is done with each pointer.
-        unique: pointers of which it is promised that they hold no integer twice.
+        promises: what is promised of it.
     """
 
     fn: Any
@@ -67,7 +69,7 @@ class Subject:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     roles: Roles
-    unique: tuple[str, ...] = ()
+    promises: Promises = NO_PROMISES
 
     @property
     def args(self) -> dict[str, Any]:
@@ -80,11 +82,11 @@ class Subject:
 
     def own(self) -> Differentiable:
         """The kernel as users launch it."""
-        return differentiable(self.fn, unique=self.unique)
+        return Differentiable(self.fn, self.promises)
 
     def exact(self) -> Differentiable:
         """The kernel in float64."""
-        return Exact(self.fn, self.forward, self.unique)
+        return Exact(self.fn, self.forward, self.promises)
 
     def launch(self, launcher: Differentiable, values: Mapping[str, Any]) -> None:
         """Launches with other values for the example's arguments."""
@@ -100,7 +102,7 @@ def subject(
     example: Example,
     wrt: Collection[str] = (),
     outputs: Collection[str] = (),
-    unique: Collection[str] = (),
+    promises: Promises = NO_PROMISES,
 ) -> Subject:
     """Binds an example to a kernel and captures it.
 
@@ -108,11 +110,11 @@ def subject(
         CheckError: the example does not fit the kernel's parameters, or what is written
             shares memory with another argument.
         CaptureError: Triton does not compile the kernel.
-        UnsupportedError: `unique` names what is no pointer to integers.
+        UnsupportedError: promised to be unique is what is no pointer to integers.
     """
     values = bind(fn, example)
-    forward = capture(fn, *types(fn, values))
-    refuse_no_indices(forward, unique)
+    forward = capture(fn, *types(fn, values), promises)
+    refuse_no_indices(forward, promises.unique)
     found = roles(forward)
     tensors = {n: v for n, v in values.items() if isinstance(v, Tensor)}
     floats = [n for n, t in tensors.items() if t.is_floating_point()]
@@ -126,7 +128,7 @@ def subject(
         tuple(n for n in floats if n in found.loaded and (not wrt or n in wrt)),
         tuple(n for n in floats if n in found.stored and (not outputs or n in outputs)),
         found,
-        tuple(unique),
+        promises,
     )
 
 

@@ -20,6 +20,7 @@ from undertow.check.outcomes import Check, compared, free_of
 from undertow.check.promises import broken
 from undertow.check.slopes import finite_differences
 from undertow.errors import CheckError, LaunchError, UndertowError, UnsupportedError
+from undertow.frontend import NO_PROMISES, Promises
 from undertow.runtime.differentiable import Differentiable
 from undertow.transform.rebuild import without_rules
 
@@ -33,7 +34,7 @@ class Options:
 
     Attributes:
         wrt, outputs: what is differentiated; empty for all floats.
-        unique: pointers of which it is promised that they hold no integer twice.
+        promises: what is promised of the kernel.
         device: "cuda" to launch the kernels that Triton compiles as well.
         seed: of the example and the cotangents.
         allow_unwritten: whether outputs may keep elements that nothing wrote.
@@ -41,7 +42,7 @@ class Options:
 
     wrt: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    unique: tuple[str, ...] = ()
+    promises: Promises = NO_PROMISES
     device: str = "cpu"
     seed: int = 0
     allow_unwritten: bool = False
@@ -71,18 +72,18 @@ def check(
     if options.device == "cuda" and not torch.cuda.is_available():
         raise CheckError("torch finds no CUDA device", hint="leave out --device cuda")
     defaults = sizes(function)
-    unique = options.unique
+    promises = options.promises
     if isinstance(fn, Differentiable):
-        fn, unique = fn.fn, tuple(dict.fromkeys((*fn.unique, *unique)))
+        fn, promises = fn.fn, fn.promises | promises
 
     def case(**given: int) -> Case:
         torch.manual_seed(options.seed)
         example = call(function, **{**defaults, **given})
-        about = options.wrt, options.outputs, unique
+        about = options.wrt, options.outputs, promises
         return Case(subject(fn, example, *about), options)
 
     main = case()
-    if unique:
+    if promises.unique:
         promise = main.promises()
         yield promise
         if (
@@ -171,8 +172,9 @@ class Case:
 
     def promises(self) -> Check:
         """Whether the example keeps what was promised of it."""
-        wrong = broken(self.subject.tensors, self.subject.unique)
-        kept = "" if wrong else f"{', '.join(self.subject.unique)}: no value twice"
+        unique = self.subject.promises.unique
+        wrong = broken(self.subject.tensors, unique)
+        kept = "" if wrong else f"{', '.join(unique)}: no value twice"
         return Check("unique", not wrong, kept, tuple(wrong))
 
     def numbers(self) -> Iterator[Check]:

@@ -16,6 +16,7 @@ from undertow.cli.derive import check_names
 from undertow.cli.examples import example_of, find_example
 from undertow.cli.messages import CommandError, console
 from undertow.cli.target import find
+from undertow.frontend import Promises
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("–", "yellow")}
 _INDENT = 22
@@ -24,7 +25,7 @@ _INDENT = 22
 def options(
     wrt: tuple[str, ...],
     outputs: tuple[str, ...],
-    unique: tuple[str, ...],
+    promises: Promises,
     device: str,
     seed: int,
     allow_unwritten: bool,
@@ -32,7 +33,7 @@ def options(
     """The options of the checks; the device `auto` is a GPU if there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Options(wrt, outputs, unique, device, seed, allow_unwritten)
+    return Options(wrt, outputs, promises, device, seed, allow_unwritten)
 
 
 def run(kernel: str, example: str | None, options: Options) -> bool:
@@ -43,7 +44,7 @@ def run(kernel: str, example: str | None, options: Options) -> bool:
             output.
         UndertowError: it cannot be captured or differentiated.
     """
-    target = find(kernel)
+    target = find(kernel, options.promises)
     function = find_example(target, example)
     if function is None:
         raise CommandError(
@@ -51,11 +52,12 @@ def run(kernel: str, example: str | None, options: Options) -> bool:
             why="a function beside it returns them as (grid, kwargs)",
             hint=f"write {target.name}_example(), or pass --example file.py::function",
         )
-    options = replace(options, unique=(*target.unique, *options.unique))
-    if options.wrt or options.outputs or options.unique:
+    options = replace(options, promises=target.promises)
+    if options.wrt or options.outputs or target.promises.unique:
         example_ = example_of(target, function, **sizes(function))
-        forward = subject(target.kernel, example_).forward
-        check_names(target, forward, options.wrt, options.outputs, options.unique)
+        zeros = replace(target.promises, unique=())
+        forward = subject(target.kernel, example_, promises=zeros).forward
+        check_names(target, forward, options.wrt, options.outputs)
     fine = True
     for outcome in check(target.kernel, function, options, partial(example_of, target)):
         show(outcome)

@@ -12,6 +12,7 @@ from undertow.cli.messages import CommandError
 from undertow.cli.signature import Given, Signature
 from undertow.cli.target import Target, find
 from undertow.errors import UnsupportedError
+from undertow.frontend import NO_PROMISES, Promises
 from undertow.ir import Kernel
 from undertow.runtime.derivation import Derivation, derive
 from undertow.transform.differentiate import roles
@@ -26,7 +27,7 @@ class Request:
     given: Given
     wrt: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    unique: tuple[str, ...] = ()
+    promises: Promises = NO_PROMISES
     example: str | None = None
 
 
@@ -53,19 +54,20 @@ def run(request: Request) -> Derived:
         CaptureError: Triton does not compile the kernel.
         UnsupportedError: it has no derivative here.
     """
-    target = find(request.kernel)
+    target = find(request.kernel, request.promises)
     example = example_signature(target, request.example)
     known = signature.infer(target, request.given, example)
     forward = signature.captured(target, known)
-    unique = (*target.unique, *request.unique)
-    check_names(target, forward, request.wrt, request.outputs, unique)
+    check_names(target, forward, request.wrt, request.outputs)
     derivation = derive(
         target.kernel,
         known.types,
         known.constexprs,
         wrt=request.wrt or None,
         outputs=request.outputs or None,
-        unique=unique,
+        unique=target.promises.unique,
+        stop_gradient=target.promises.stop_gradient,
+        zero=target.promises.zero,
     )
     if not derivation.backward.gradients:
         raise UnsupportedError(
@@ -80,13 +82,12 @@ def check_names(
     forward: Kernel,
     wrt: Collection[str],
     outputs: Collection[str],
-    unique: Collection[str],
 ) -> None:
     """Raises CommandError for a name that can be no input or output of the gradient.
 
     Or for one that can be no index.
     """
-    found = roles(forward)
+    found, unique = roles(forward), target.promises.unique
     floats = {p.name for p in forward.pointers if str(p.type) in _FLOAT_POINTERS}
     for option, given, used, what in (
         ("--wrt", wrt, found.loaded & floats, "float pointer that is loaded"),

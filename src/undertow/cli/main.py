@@ -160,6 +160,31 @@ UniqueOption = Annotated[
         rich_help_panel=GRADIENT,
     ),
 ]
+StopOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stop-gradient",
+        metavar="NAME,…",
+        help="Variables of the kernel whose values have no derivative.",
+        rich_help_panel=GRADIENT,
+    ),
+]
+ZeroOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--zero",
+        metavar="NAME,…",
+        help="Pointers, helpers and operations whose derivatives are zero.",
+        rich_help_panel=GRADIENT,
+    ),
+]
+
+
+def _promises(*options: list[str] | None) -> Any:
+    from undertow.cli.derive import names
+    from undertow.frontend import Promises
+
+    return Promises.of(*(names(option or []) for option in options))
 
 
 def _request(
@@ -170,7 +195,7 @@ def _request(
     example: str | None,
     wrt: list[str] | None,
     outputs: list[str] | None,
-    unique: list[str] | None,
+    promises: Any,
 ) -> Any:
     from undertow.cli import derive as work
     from undertow.cli.signature import given
@@ -181,7 +206,7 @@ def _request(
         options,
         work.names(wrt or []),
         work.names(outputs or []),
-        work.names(unique or []),
+        promises,
         example,
     )
 
@@ -200,6 +225,8 @@ def derive(
     wrt: WrtOption = None,
     outputs: OutputsOption = None,
     unique: UniqueOption = None,
+    stop_gradient: StopOption = None,
+    zero: ZeroOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -235,8 +262,9 @@ def derive(
 
     if out is not None and out.exists() and not force:
         raise CommandError(f"`{out}` exists", hint="overwrite it with --force")
+    promises = _promises(unique, stop_gradient, zero)
     request = _request(
-        kernel, dtype, signature, constexpr, example, wrt, outputs, unique
+        kernel, dtype, signature, constexpr, example, wrt, outputs, promises
     )
     derived = work.run(request)
     source = derived.derivation.source
@@ -262,6 +290,8 @@ def explain(
     wrt: WrtOption = None,
     outputs: OutputsOption = None,
     unique: UniqueOption = None,
+    stop_gradient: StopOption = None,
+    zero: ZeroOption = None,
 ) -> None:
     """Says where each gradient goes and why, and what the backward reads and writes.
 
@@ -273,8 +303,9 @@ def explain(
     from undertow.cli import derive as work
     from undertow.cli import explain as explanation
 
+    promises = _promises(unique, stop_gradient, zero)
     request = _request(
-        kernel, dtype, signature, constexpr, example, wrt, outputs, unique
+        kernel, dtype, signature, constexpr, example, wrt, outputs, promises
     )
     explanation.show(work.run(request))
 
@@ -337,6 +368,8 @@ def check(
     wrt: WrtOption = None,
     outputs: OutputsOption = None,
     unique: UniqueOption = None,
+    stop_gradient: StopOption = None,
+    zero: ZeroOption = None,
     device: Annotated[
         Device,
         typer.Option(
@@ -378,7 +411,7 @@ def check(
     options = work.options(
         names(wrt or []),
         names(outputs or []),
-        names(unique or []),
+        _promises(unique, stop_gradient, zero),
         device.value,
         seed,
         allow_unwritten,

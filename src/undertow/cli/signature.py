@@ -218,7 +218,8 @@ def _with_floats(target: Target, signature: Signature) -> Signature:
 def captured(target: Target, signature: Signature) -> Kernel:
     """The kernel as IR; an error says which types were assumed."""
     try:
-        return capture(target.kernel, signature.types, signature.constexprs)
+        known = signature.types, signature.constexprs
+        return capture(target.kernel, *known, target.promises)
     except CaptureError as error:
         types = ", ".join(f"{n}:{t}" for n, t in signature.types.items())
         error.hint = (

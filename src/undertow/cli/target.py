@@ -15,6 +15,7 @@ from typing import Any
 
 from undertow.cli.messages import CommandError
 from undertow.errors import UndertowError
+from undertow.frontend import NO_PROMISES, Promises
 from undertow.ir import Loc
 
 
@@ -27,18 +28,20 @@ class Target:
         module: what importing it gave.
         name: the kernel's name in it.
         kernel: the object with that name, without `undertow.differentiable`.
-        unique: what was promised to that, see `undertow.differentiable`.
+        promises: what is promised of it, see `undertow.differentiable`.
     """
 
     path: Path
     module: ModuleType
     name: str
     kernel: Any
-    unique: tuple[str, ...] = ()
+    promises: Promises = NO_PROMISES
 
 
-def find(target: str) -> Target:
+def find(target: str, promises: Promises = NO_PROMISES) -> Target:
     """The kernel called `file.py::kernel`; of a file with one kernel the file suffices.
+
+    The `promises` are made besides those of its `undertow.differentiable`.
 
     Raises:
         CommandError: there is no such file or kernel, or the file cannot be imported.
@@ -53,8 +56,9 @@ def find(target: str) -> Target:
     if name not in kernels:
         raise _no_kernel(file, name, own, name in vars(module))
     kernel = without_gradients(kernels[name])
-    unique = () if kernel is kernels[name] else kernels[name].unique
-    return Target(path, module, name, kernel, unique)
+    if kernel is not kernels[name]:
+        promises = kernels[name].promises | promises
+    return Target(path, module, name, kernel, promises)
 
 
 def existing(file: str) -> Path:

@@ -13,9 +13,12 @@ from undertow.frontend.capture import (
     unwrap,
 )
 from undertow.frontend.lift import lift_text
+from undertow.frontend.promises import NO_PROMISES, Promises
 
 __all__ = [
+    "NO_PROMISES",
     "Parameter",
+    "Promises",
     "capture",
     "capture_text",
     "launch_options",

@@ -15,6 +15,9 @@ from typing import Any
 
 from undertow.errors import CaptureError, UndertowError, UnsupportedError
 from undertow.frontend import overrides
+from undertow.frontend.places import place
+from undertow.frontend.promises import NO_PROMISES, Promises
+from undertow.frontend.stops import Zeros, with_stops
 from undertow.ir import Kernel, Loc
 
 _TARGET = ("cuda", 90, 32)
@@ -83,7 +86,10 @@ def parameters(fn: object) -> tuple[Parameter, ...]:
 
 
 def capture(
-    fn: object, signature: Mapping[str, Any], constexprs: Mapping[str, object]
+    fn: object,
+    signature: Mapping[str, Any],
+    constexprs: Mapping[str, object],
+    promises: Promises = NO_PROMISES,
 ) -> Kernel:
     """The kernel `fn` as IR, for given types and constexprs.
 
@@ -98,6 +104,7 @@ def capture(
             here. A tuple parameter with constexpr elements has a tuple of their values
             (None elsewhere). Annotated constexprs that are left out take their
             defaults.
+        promises: what of it has no derivative.
 
     Raises:
         CaptureError: Triton does not compile it, or its TTIR cannot be read.
@@ -110,12 +117,16 @@ def capture(
 
     jit = unwrap(fn)
     types, values = _arguments(jit, signature, constexprs)
-    module, _context = _module(jit, types, values)
+    zeros = Zeros(promises.zero)
+    stopped = with_stops(jit, promises.stop_gradient)
+    module, _context = _module(stopped, types, values, zeros)
     funcs = parse_module(str(module))
     crosscheck(funcs, module, jit.__name__)
     names = [name for key, type_ in types.items() for name in _flat_names(key, type_)]
     fixed = {p.name: values[p.name] for p in parameters(jit) if p.name in values}
-    return name_variables(lift(funcs, names=names, constexprs=fixed))
+    kernel = lift(funcs, names=names, constexprs=fixed, zeros=zeros)
+    zeros.check(jit)
+    return name_variables(kernel)
 
 
 def launch_options() -> frozenset[str]:
@@ -135,7 +146,8 @@ def capture_text(
 ) -> str:
     """The TTIR of `fn`, inlined and canonicalised; arguments as for `capture`."""
     jit = unwrap(fn)
-    module, _context = _module(jit, *_arguments(jit, signature, constexprs))
+    arguments = _arguments(jit, signature, constexprs)
+    module, _context = _module(jit, *arguments, Zeros())
     return str(module)
 
 
@@ -170,7 +182,7 @@ def _arguments(
 
 
 def _module(
-    jit: Any, types: dict[str, Any], values: dict[str, object]
+    jit: Any, types: dict[str, Any], values: dict[str, object], zeros: Zeros
 ) -> tuple[Any, Any]:
     """The module, and the context that owns it: keep both."""
     from triton._C.libtriton import ir, passes
@@ -195,7 +207,7 @@ def _module(
     constants = dict(_paths(jit, types, values))
     try:
         source = ASTSource(jit, types, constants)
-        with overrides.visible():
+        with overrides.visible(zeros):
             module = source.make_ir(
                 target,
                 options,
@@ -285,7 +297,7 @@ def _error_place(jit: Any, error: BaseException) -> Loc | None:
     line = getattr(getattr(error, "node", None), "lineno", None)
     if line is None:
         return None
-    start = overrides.place(jit)
+    start = place(jit)
     return Loc(start.file, start.line + line - 1)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from undertow.errors import CaptureError, UnsupportedError
+from undertow.frontend.stops import Zeros
 from undertow.frontend.ttir import MOp, MRegion, MType
 from undertow.ir import DTYPES, Builder, DType, Loc, TensorType, Value
 
@@ -41,9 +42,9 @@ class Lifter:
 
     bool_type = MType("i1")
 
-    def __init__(self, kernel: str) -> None:
+    def __init__(self, kernel: str, zeros: Zeros) -> None:
         self.builder = Builder()
-        self.kernel = kernel
+        self.kernel, self.zeros = kernel, zeros
         self.flags: dict[Value, Value] = {}
         """Integers that are 0 or 1, by the boolean that they were made from."""
         self.shuffled = False
@@ -85,6 +86,12 @@ class Lifter:
             raise CaptureError(f"`{op.name}` has {len(op.results)} results", loc=op.loc)
         for name, result in zip(op.results, results, strict=True):
             self.define(name, result)
+
+    def stop(self, op: MOp) -> None:
+        """Lets no derivative pass through the results of `op`."""
+        for name in op.results:
+            value = self.value(name, op)
+            self.define(name, self.builder.pure("stop", (value,), value.type))
 
     @contextmanager
     def scope(self, region: MRegion | None = None) -> Generator[None]:

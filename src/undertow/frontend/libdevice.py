@@ -119,6 +119,13 @@ def function_name(symbol: str, *, single: bool) -> str:
     return name.removesuffix("f") if single else name
 
 
+def names(symbol: str, *, single: bool) -> tuple[str, ...]:
+    """What kernels may have called a function by."""
+    known = unknown(symbol, single=single), function_name(symbol, single=single)
+    found = (*known, symbol.removeprefix("__nv_"))
+    return tuple(f"libdevice.{name}" for name in found if name)
+
+
 def unknown(symbol: str, *, single: bool) -> str | None:
     """What `tl.extra.libdevice` calls a function without a meaning; None for others."""
     name = function_name(symbol, single=single)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from undertow.errors import CaptureError
 from undertow.frontend import (
     control,
+    libdevice,
     loops,
     memory,
     opaque,
@@ -23,10 +24,21 @@ from undertow.frontend import (
 from undertow.frontend.attributes import check_attributes
 from undertow.frontend.calls import Calls
 from undertow.frontend.context import Lifter, Pointer, Row
+from undertow.frontend.location import unquote
 from undertow.frontend.refusals import DROPPED, REFUSED, spelling
 from undertow.frontend.shuffles import drop_unused
+from undertow.frontend.stops import Zeros
 from undertow.frontend.ttir import MArg, MFunc, MOp, parse_module
-from undertow.ir import Kernel, Loc, PointerType, Type, Value, scalar, verify
+from undertow.ir import (
+    Kernel,
+    Loc,
+    PointerType,
+    Type,
+    Value,
+    scalar,
+    verify,
+    walk,
+)
 
 ROWS: dict[str, Row] = {
     **pointwise.ROWS, **structure.ROWS, **memory.ROWS, **reduction.ROWS,
@@ -50,6 +62,7 @@ def lift(
     *,
     names: Sequence[str] | None = None,
     constexprs: Mapping[str, object] | None = None,
+    zeros: Zeros | None = None,
 ) -> Kernel:
     """The public function of a module as a verified kernel.
 
@@ -57,6 +70,7 @@ def lift(
         funcs: the module's functions.
         names: the parameters' names if those in the locations do not do (tuples).
         constexprs: what was fixed at capture, kept with the kernel.
+        zeros: what has derivative zero.
     """
     public = [f for f in funcs if f.public]
     if len(public) != 1:
@@ -64,13 +78,14 @@ def lift(
             f"expected one public function in the TTIR, got {len(public)}"
         )
     func = public[0]
-    lifter = Lifter(func.name)
+    lifter = Lifter(func.name, zeros or Zeros())
     named = zip(names or _names(func.args), func.args, strict=True)
     params = tuple(_param(lifter, name, arg, func.loc) for name, arg in named)
 
     calls = Calls({f.name: f for f in funcs})
 
     def lift_op(op: MOp) -> None:
+        lifter.builder.loc = op.loc
         if op.name == "tt.call":
             calls.lift(lifter, op, lift_op)
         else:
@@ -80,8 +95,21 @@ def lift(
     if lifter.shuffled:
         drop_unused(lifter.builder.block)
     loc = Loc(func.loc.file, func.loc.line, func.loc.column)
+    _refuse_zero_outputs(lifter)
     body, fixed = lifter.builder.block, dict(constexprs or {})
     return verify(Kernel(func.name, params, body, loc, fixed, calls.rules))
+
+
+def _refuse_zero_outputs(lifter: Lifter) -> None:
+    for op in walk(lifter.builder.block):
+        if op.opcode in ("store", "atomic_add"):
+            name = op.operands[0].name
+            if lifter.zeros.has(name):
+                lifter.refuse(
+                    op.loc,
+                    f"`{name}` is stored to, and cannot have derivative zero",
+                    hint="`zero` takes pointers that are only loaded from",
+                )
 
 
 def _names(args: Sequence[MArg]) -> list[str]:
@@ -111,7 +139,6 @@ def _param(lifter: Lifter, name: str, arg: MArg, loc: Loc) -> Value:
 
 
 def _lift_op(lifter: Lifter, op: MOp, lift_op: control.LiftOp) -> None:
-    lifter.builder.loc = op.loc
     if op.name in DROPPED:
         return
     if op.name == "scf.if":
@@ -141,3 +168,20 @@ def _row(lifter: Lifter, op: MOp) -> None:
             memory.select(lifter, op, operands[0], operands[1], operands[2])
             return
     ROWS[op.name](lifter, op)
+    if lifter.zeros.names and any(map(lifter.zeros.has, _names_of(lifter, op))):
+        lifter.stop(op)
+
+
+def _names_of(lifter: Lifter, op: MOp) -> tuple[str, ...]:
+    """What `Promises.zero` may call an op, or the pointer of a load of floats."""
+    match op.name:
+        case "tt.elementwise_inline_asm":
+            return ("tl.inline_asm_elementwise",)
+        case "tt.extern_elementwise":
+            single = any(t.element == "f32" for t in op.operand_types)
+            return libdevice.names(unquote(op.attrs["symbol"]), single=single)
+        case "tt.load" if lifter.value(op.results[0], op).is_float:
+            pointer = lifter.operand(op.operands[0], op)
+            return (pointer.base.name,) if isinstance(pointer, Pointer) else ()
+        case _:
+            return ()

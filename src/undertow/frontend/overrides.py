@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from undertow.errors import CaptureError, UnsupportedError
-from undertow.ir import Loc
+from undertow.frontend.places import place
+from undertow.frontend.stops import Zeros, function_name
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ RULE, CUSTOM, STOP = f"{PREFIX}rule.", f"{PREFIX}custom", f"{PREFIX}stop"
 
 _ATTRIBUTE = "undertow_override"
 _KNOWN: list[Override] = []
-_capturing: ContextVar[bool] = ContextVar("undertow_capturing", default=False)
+_capturing: ContextVar[Zeros | None] = ContextVar("undertow_capturing", default=None)
 
 
 @dataclass(eq=False)
@@ -120,22 +121,14 @@ def digest() -> str | None:
     return hashlib.sha256("\n".join(keys).encode()).hexdigest()
 
 
-def place(fn: Any) -> Loc:
-    """Where a jit function is defined."""
-    text = fn.raw_src if isinstance(fn.raw_src, list) else fn.raw_src.splitlines()
-    skipped = (i for i, line in enumerate(text) if line.lstrip().startswith("def "))
-    line = fn.starting_line_number + next(skipped, 0)
-    return Loc(fn.fn.__code__.co_filename, line)
-
-
 # -- while a kernel is captured --
 
 
 @contextmanager
-def visible() -> Generator[None]:
-    """Lets calls of helpers with rules leave their marks in the TTIR."""
+def visible(zeros: Zeros) -> Generator[None]:
+    """Lets calls of helpers leave marks in the TTIR: those with rules, and `zeros`."""
     _watch()
-    token = _capturing.set(True)
+    token = _capturing.set(zeros)
     try:
         yield
     finally:
@@ -155,13 +148,22 @@ def _watch() -> None:
     def watched(
         self: Any, fn: Any, args: Any, kwargs: Any, caller_context: Any = None
     ) -> Any:
+        if fn is markers.stop:  # of a variable, which may hold anything
+            return _stopped(functools.partial(plain, self), args[0])
         result = plain(self, fn, args, kwargs, caller_context)
-        context = caller_context or self.caller_context
-        if not _capturing.get() or isinstance(context, _InRule):
+        context, zeros = caller_context or self.caller_context, _capturing.get()
+        if zeros is None or isinstance(context, _InRule):
             return result
         call = functools.partial(plain, self)
-        if fn is markers.stop_gradient:
-            return call(_kept(markers.stop, STOP), [result], {})
+        if fn is markers.stop_gradient or zeros.has(function_name(fn)):
+            stopped = _stopped(call, result)
+            if _plain(stopped) is None:
+                raise UnsupportedError(
+                    f"`{_name(fn)}` returns nothing that could have derivative zero",
+                    loc=place(fn),
+                    hint="let it pass what it stores through `undertow.stop_gradient`",
+                )
+            return stopped
         override: Override | None = getattr(fn, _ATTRIBUTE, None)
         if override is None:
             return result
@@ -169,6 +171,20 @@ def _watch() -> None:
         return _with_rule(call, self.semantic, override, bound, result)
 
     CodeGenerator.call_JitFunction = watched
+
+
+def _stopped(call: Callable[..., Any], value: Any) -> Any:
+    """`value`, marked where it is a number, or holds numbers; constants stay so."""
+    from triton import language as tl
+
+    from undertow.frontend import markers
+
+    if _is_number(value):
+        return call(_kept(markers.stop, STOP), [value], {})
+    if isinstance(value, tl.tuple):
+        kind: Any = value.type
+        return tl.tuple([_stopped(call, part) for part in value.values], kind)
+    return value
 
 
 class _InRule:
@@ -316,10 +332,17 @@ def _constant(value: Any) -> bool:
     return not isinstance(value, tl.core.base_value) or isinstance(value, tl.constexpr)
 
 
+def _plain(value: Any) -> Any:
+    """What a constant holds."""
+    from triton import language as tl
+
+    return value.value if isinstance(value, tl.constexpr) else value
+
+
 def _is_float(value: Any) -> bool:
     if _is_number(value):
         return bool(value.type.scalar.is_floating())
-    return isinstance(getattr(value, "value", value), float)
+    return isinstance(_plain(value), float)
 
 
 def _shape(value: Any) -> list[int]:
@@ -335,7 +358,7 @@ def _cotangent_dtype(value: Any) -> Any:
 
 def _described(value: Any) -> str:
     if not _is_number(value):
-        return f"`{getattr(value, 'value', value)}`"
+        return f"`{_plain(value)}`"
     shape = ", ".join(map(str, _shape(value)))
     return (
         f"{value.type.scalar} of shape ({shape})" if shape else f"{value.type.scalar}"

@@ -15,6 +15,7 @@ from typing import Any
 from undertow import frontend
 from undertow.emit import emit_backward
 from undertow.emit.source import constexpr_extents
+from undertow.frontend import NO_PROMISES, Promises
 from undertow.ir import Kernel
 from undertow.runtime import store
 from undertow.transform.differentiate import Backward, differentiate
@@ -80,6 +81,8 @@ def derive(
     wrt: Collection[str] | None = None,
     outputs: Collection[str] | None = None,
     unique: Collection[str] = (),
+    stop_gradient: Collection[str] = (),
+    zero: Collection[str] = (),
 ) -> Derivation:
     """Derives the backward of a Triton kernel.
 
@@ -93,21 +96,28 @@ def derive(
         outputs: the pointers that have a cotangent; by default all floats stored to.
         unique: pointers to integers of which you promise that none stands there twice,
             besides those of an `undertow.differentiable`. `undertow check` tests it.
+        stop_gradient: variables of the kernel whose values have no derivative.
+        zero: pointers, helpers and operations with derivative zero, both as for
+            `undertow.differentiable`.
 
     Raises:
         CaptureError: Triton does not compile the kernel.
         UnsupportedError: it uses something that has no derivative here.
     """
+    promises = Promises.of(unique, stop_gradient, zero)
     wrapper: Any = sys.modules.get("undertow.runtime.differentiable")  # needs torch
     if wrapper is not None and isinstance(fn, wrapper.Differentiable):
         kernel: Any = fn
-        fn, unique = kernel.fn, (*kernel.unique, *unique)
-    forward = capture(fn, signature, constexprs)
-    return Derivation(differentiate(forward, wrt, outputs, unique=unique))
+        fn, promises = kernel.fn, kernel.promises | promises
+    forward = capture(fn, signature, constexprs, promises)
+    return Derivation(differentiate(forward, wrt, outputs, unique=promises.unique))
 
 
 def capture(
-    fn: object, signature: Mapping[str, Any], constexprs: Mapping[str, object]
+    fn: object,
+    signature: Mapping[str, Any],
+    constexprs: Mapping[str, object],
+    promises: Promises = NO_PROMISES,
 ) -> Kernel:
     """`frontend.capture` through the cache on disk."""
     fixed = {
@@ -117,11 +127,11 @@ def capture(
     }
     key = None
     if fixed.keys() >= constexprs.keys():  # otherwise there is an error to be raised
-        key = store.key_of(frontend.unwrap(fn), signature, fixed)
+        key = store.key_of(frontend.unwrap(fn), signature, fixed, promises)
     known = store.load(key, fixed) if key else None
     if known is not None:
         return known
-    kernel = frontend.capture(fn, signature, constexprs)
+    kernel = frontend.capture(fn, signature, constexprs, promises)
     if key:
         store.save(key, kernel)
     return kernel

@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 from undertow import frontend
 from undertow.errors import IRError, LaunchError, UndertowError
+from undertow.frontend import NO_PROMISES, Promises
 from undertow.runtime import autograd
 from undertow.runtime.arguments import (
     Binder,
@@ -41,9 +42,9 @@ class Differentiable:
     CPU tensors are worked on by the evaluator.
     """
 
-    def __init__(self, fn: Any, unique: Collection[str] = ()) -> None:
+    def __init__(self, fn: Any, promises: Promises = NO_PROMISES) -> None:
         self.fn = fn
-        self.unique = tuple(unique)
+        self.promises = promises
         self._layers = Layers(fn)
         self._wrapped = bool(self._layers)
         self._interpreted = self._layers.interpreted
@@ -129,9 +130,10 @@ class Differentiable:
                 return self._specialisations[key]
             try:
                 types, constexprs = binder.types(values)
-                forward = capture(self.fn, types, constexprs)
-                refuse_no_indices(forward, self.unique)
-                found = Specialisation(forward, binder.names, self.unique)
+                forward = capture(self.fn, types, constexprs, self.promises)
+                unique = self.promises.unique
+                refuse_no_indices(forward, unique)
+                found = Specialisation(forward, binder.names, unique)
             except UndertowError as error:
                 found = error.with_traceback(None)
             except Exception as error:  # a launch without gradients must not fail by it
@@ -262,12 +264,27 @@ _outside_of_graph: Any = torch.compiler.disable(_launch)
 
 
 @overload
-def differentiable(fn: Any, *, unique: Collection[str] = ...) -> Differentiable: ...
+def differentiable(
+    fn: Any,
+    *,
+    unique: Collection[str] = ...,
+    stop_gradient: Collection[str] = ...,
+    zero: Collection[str] = ...,
+) -> Differentiable: ...
 @overload
 def differentiable(
-    *, unique: Collection[str] = ...
+    *,
+    unique: Collection[str] = ...,
+    stop_gradient: Collection[str] = ...,
+    zero: Collection[str] = ...,
 ) -> Callable[[Any], Differentiable]: ...
-def differentiable(fn: Any = None, *, unique: Collection[str] = ()) -> Any:
+def differentiable(
+    fn: Any = None,
+    *,
+    unique: Collection[str] = (),
+    stop_gradient: Collection[str] = (),
+    zero: Collection[str] = (),
+) -> Any:
     """Makes launches of a Triton kernel differentiable.
 
     Args:
@@ -277,6 +294,11 @@ def differentiable(fn: Any = None, *, unique: Collection[str] = ()) -> Any:
         unique: pointers to integers of which you promise that none stands there twice
             in any launch, so that gradients of what is loaded at them need no atomics.
             `undertow check` tests it on the example.
+        stop_gradient: variables of the kernel. What is assigned to them has no
+            derivative, as if it had passed through `undertow.stop_gradient`.
+        zero: what has derivative zero: pointers that are loaded from, helper functions
+            by their names, `"tl.inline_asm_elementwise"`, and functions such as
+            `"libdevice.tgamma"`.
 
     Returns:
         An object that is launched like `fn`. Where an argument requires a gradient, the
@@ -286,9 +308,14 @@ def differentiable(fn: Any = None, *, unique: Collection[str] = ()) -> Any:
         CaptureError: `fn` is no jit function. What a kernel uses is looked at when it
             is first launched.
     """
+    promises = Promises.of(unique, stop_gradient, zero)
     if fn is None:
-        return partial(differentiable, unique=unique)
+        return lambda fn: _with(fn, promises)
+    return _with(fn, promises)
+
+
+def _with(fn: Any, promises: Promises) -> Differentiable:
     if isinstance(fn, Differentiable):
-        unique = tuple(dict.fromkeys((*fn.unique, *unique)))
-        return fn if unique == fn.unique else Differentiable(fn.fn, unique)
-    return Differentiable(fn, unique)
+        promises = fn.promises | promises
+        return fn if promises == fn.promises else Differentiable(fn.fn, promises)
+    return Differentiable(fn, promises)

@@ -22,7 +22,7 @@ import triton
 
 from undertow import __version__, frontend, ir
 from undertow.errors import IRError
-from undertow.frontend import overrides
+from undertow.frontend import NO_PROMISES, Promises, overrides
 from undertow.ir import Kernel, parse, print_kernel, verify
 
 FORMAT = 1
@@ -51,7 +51,10 @@ def _lifting() -> str:
 
 
 def key_of(
-    jit: Any, signature: Mapping[str, Any], constexprs: Mapping[str, object]
+    jit: Any,
+    signature: Mapping[str, Any],
+    constexprs: Mapping[str, object],
+    promises: Promises = NO_PROMISES,
 ) -> str | None:
     """A name for a specialisation, the same in every process; None if there is none."""
     values = constexprs.values()
@@ -67,6 +70,8 @@ def key_of(
         str(triton.__version__),
         jit.cache_key,
         rules,
+        sorted(promises.stop_gradient),
+        sorted(promises.zero),
         jit.fn.__code__.co_filename,
         sorted((n, str(t)) for n, t in signature.items()),
         sorted((n, type(v).__name__, str(v)) for n, v in constexprs.items()),

@@ -142,19 +142,22 @@ def captured(s: State, op: Op) -> list[Value]:
 
 def refusal(kernel: Kernel, op: Op, reason: str, hint: str = "") -> UnsupportedError:
     """The error for an active op without a derivative."""
+    name = _written(op)
+    if op.opcode in _BLACK_BOXES:
+        hint = hint or _OWN_RULE.format(name)
     return UnsupportedError(
-        f"no derivative rule for `{_written(op)}`",
+        f"no derivative rule for `{name}`",
         loc=op.loc,
         kernel=kernel.name,
         why=_path(kernel, op, reason),
-        hint=hint or (_OWN_RULE if op.opcode in _BLACK_BOXES else ""),
+        hint=hint,
     )
 
 
 _BLACK_BOXES = ("inline_asm", "extern", "lgamma")
 _OWN_RULE = (
-    "call it in a helper function that has a rule, see `undertow.custom_vjp`, or"
-    " pass its result through `undertow.stop_gradient`"
+    "call it in a helper function that has a rule, see `undertow.custom_vjp`;"
+    ' if a zero gradient is meant, pass zero=("{}",)'
 )
 
 
