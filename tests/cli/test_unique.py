@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from undertow.check.run import check
+from undertow.cli.target import import_file
 
 TAKE, PLAIN = "kernels_unique.py::take", "kernels_unique.py::plain"
 
@@ -70,3 +75,11 @@ def test_what_is_no_index_is_said(undertow) -> None:
             "error: `x_ptr` in --unique is no integer pointer that is only loaded\n"
             "  = those of `plain` are index_ptr\n"
         )
+
+
+def test_the_promise_of_a_differentiable_in_python() -> None:
+    example = import_file(Path(__file__).parent / "kernels_unique.py")
+    found = list(check(example.take, example.repeated))
+    assert [(f.name, f.ok) for f in found[:1]] == [("unique", False)]
+    assert not any(f.name == "gradient" for f in found)
+    assert all(f.ok for f in check(example.take, example.take_example))
